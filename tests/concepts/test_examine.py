@@ -158,3 +158,38 @@ def test_the_model_beside_the_readers_is_said_and_shown(read_by_five, capsys):
     assert "The model beside the readers" in (read_by_five / "out" / "index.html").read_text()
     found = json.loads((read_by_five / "out" / "examination.json").read_text())
     assert found["readers"]["concepts"]["edema"]["beside"]["sensitivity"]["model_minus_mean"]["high"] < 0
+
+
+def test_the_truth_may_weigh_the_readers(read_by_five, capsys):
+    assert run(arguments(read_by_five, "--reference", "dawid-skene", "-q")) == 0
+    found = json.loads((read_by_five / "out" / "examination.json").read_text())
+    assert found["readers"]["truth"] == "dawid-skene"
+    rate = found["concepts"]["edema"]["sensitivity"]
+    assert rate["low"] < rate["value"] < rate["high"]  # what another panel may say
+    transcript = str(read_by_five / "out" / "transcript.jsonl")
+    again = ["examine", "--verify", transcript, "--truth", str(read_by_five / "truth.csv"), "--reference"]
+    assert (run([*again, "dawid-skene"]), run([*again, "majority"])) == (0, 2)
+
+
+def test_only_open_questions_are_admissible(files):
+    """Brute force: the share of the samples with the same history that have the concept is 0.35 to 0.65."""
+    assert run(arguments(files, "--strategy", "round-robin+admissible", "-q")) == 0
+    found = json.loads((files / "out" / "examination.json").read_text())
+    assert (found["stopped"], found["companion_valid"]) == ("none admissible", False)
+    header, *rows = map(json.loads, (files / "out" / "transcript.jsonl").read_text().splitlines())
+    assert header["strategy"] == "round-robin+admissible"
+    truth, known, asked = make_bank().truth, {}, set()
+
+    def share(sample, concept):
+        past = known.get(sample, [])
+        same = truth[(truth[:, past] == truth[sample, past]).all(axis=1), concept]
+        return np.mean(same[same >= 0] == 1)
+
+    for row in rows:
+        sample, concept = row["sample"], LESIONS.index(row["concept"])
+        assert abs(share(sample, concept) - 0.5) <= 0.15 + 1e-9
+        known.setdefault(sample, []).append(concept)
+        asked.add((sample, concept))
+    left = [pair for pair in np.argwhere(truth >= 0).tolist() if tuple(pair) not in asked]
+    assert rows
+    assert all(abs(share(*pair) - 0.5) > 0.15 for pair in left)

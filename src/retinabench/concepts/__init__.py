@@ -17,7 +17,7 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
 `Examination.to_dict()`:
 
     {"schema": "retinabench.examination/2", "strategy", "seed", "reading", "rules", "asked": n,
-     "stopped": "questions" | "tolerance" | "patience" | "claims" | "no sample left" | "all asked",
+     "stopped": "questions" | "tolerance" | "patience" | "claims" | "no sample left" | "none admissible" | "all asked",
      "cut": {name: number}, "intervals": "sequence" | "fixed", "nonce": text or None, "transcript": SHA-256 or None,
      "bank": {"hash", "samples", "concepts": [names], "positives": {name: n}, "negatives": {name: n}, "unknown": {name: n}},
      "concepts": {name: {

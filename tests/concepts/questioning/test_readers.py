@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.tables import ReaderPanel, majority, random_reader
+from retinabench.concepts.banks.tables import ReaderPanel, latent_truth, majority, random_reader
 from retinabench.concepts.examinees import Answers
 from retinabench.concepts.inference.rates import CellAnswers
 from retinabench.concepts.questioning.examination import examine
@@ -163,3 +163,17 @@ def test_the_model_beside_the_readers(noise, verdict):
         found = enter_readers(examine(bank, Answers(bank, prob[:, None]), fixed=True), panel)
         said.append(found.readers.concepts["a"].beside["sensitivity"].verdict == verdict)
     assert np.mean(said) >= 0.95 - 3 * 3.1 / 200
+
+
+def test_the_latent_truth_follows_the_readers_who_agree():
+    """Two readers who always agree are believed against three who err at random: the truth is theirs, the majority's is not."""
+    random = np.random.default_rng(2)
+    truth = (random.random(1000) < 0.4).astype(np.int8)
+    wrong = random.random((1000, 5)) < [0.02, 0.02, 0.4, 0.4, 0.4]
+    votes = np.where(wrong, 1 - truth[:, None], truth[:, None]).astype(np.int8)
+    votes[random.random((1000, 5)) < 0.1] = -1
+    read = (votes >= 0).any(axis=1)
+    errors = [(made != truth)[read].mean() for made in (latent_truth(votes), majority(votes[:, None], random)[:, 0])]
+    assert errors[1] > 3 * errors[0]
+    # By hand: all agree. Nothing is left to weigh, and an image that nobody read has no truth.
+    assert latent_truth(np.array([[1, 1], [0, 0], [-1, -1], [1, -1]], np.int8)).tolist() == [1, 0, -1, 1]

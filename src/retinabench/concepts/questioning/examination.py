@@ -20,6 +20,7 @@ from retinabench.concepts.inference.rates import ALPHA, Patients, Rate, accuracy
 from retinabench.concepts.inference.unpredictability import (
     GRID,
     PUBLISHED,
+    Admissible,
     AnswerRanking,
     Performance,
     Reading,
@@ -29,7 +30,7 @@ from retinabench.concepts.inference.unpredictability import (
     posterior,
     says_yes,
 )
-from retinabench.concepts.questioning.strategies import SATURATED, ExaminationState, Strategy, find_strategy
+from retinabench.concepts.questioning.strategies import ADMISSIBLE, SATURATED, ExaminationState, Strategy, find_strategy
 from retinabench.concepts.questioning.transcript import (
     Answered,
     Question,
@@ -287,7 +288,8 @@ def examine(
     With `fixed`, it is stated beforehand that every question will be asked, and intervals are those for this number. With a
     `nonce`, the seed follows from it and from the bank.
     """
-    if fixed and (questions, tolerance, patience, claim or None) != (None,) * 4:
+    some = (strategy or "").endswith(ADMISSIBLE)
+    if fixed and (some or (questions, tolerance, patience, claim or None) != (None,) * 4):
         hint = "State goals instead of claims, and leave out when to stop."
         raise InputError("intervals for a fixed number of questions need that all are asked", hint=hint)
     path = None if transcript is None else Path(transcript)
@@ -406,6 +408,11 @@ def _ask(
     expected = min(rule.questions or available, available)
     with progress.track("Asking", expected, unit="questions") as advance:
         while not (stopped := rule.reason(state.claims, course, available)):
+            if isinstance(pool, Admissible):
+                state.admissible = pool.left()
+                if not state.admissible.any():
+                    stopped = "none admissible"
+                    break
             number = len(course)
             sample, concept, truth = pool.draw(strategy.cell(state, random) if strategy.cell else None, random)
             question = Question(number, sample, bank.name(sample), bank.concepts[concept], truth)

@@ -12,6 +12,7 @@ The questions are drawn, and the answers judged, by one truth: the majority of t
   without one reader would leave ties, which are the hard images, and underestimate s (the majority is a kind of median). Where
   readers are missing, an image with a tie counts half in either class. This is added to the interval of the answers, end by end, as
   the root of the sum of squares.
+- **dawid-skene**: the same, with s^2 taken from the majorities of sub-panels.
 - **random**: the rate for a new image as a random reader of the panel reads it. Each image brings its own draw, so that the
   confidence sequence for new samples contains the disagreement as it is. That of this bank is about the readings drawn;
   `random reader` beside it averages over all of them.
@@ -42,7 +43,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from retinabench.concepts.banks.bank import UNKNOWN
-from retinabench.concepts.banks.tables import MAJORITY, ReaderPanel
+from retinabench.concepts.banks.tables import LATENT, MAJORITY, ReaderPanel
 from retinabench.concepts.inference.claims import RateEnds
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING, CellAnswers, Rate
 from retinabench.concepts.questioning.examination import ConceptResult, Disagreement, Examination, Readers
@@ -167,7 +168,7 @@ def enter_readers(examined: Examination, panel: ReaderPanel) -> Examination:
             made = {key: strata(votes[:, k] == sign) for k, key in enumerate(panel.readers)}
             made[AVERAGE] = strata((votes == sign).sum(axis=1) / np.maximum((votes >= 0).sum(axis=1), 1))
             against[measure] = {key: Rate(one.value, *one.bank(ALPHA), of=one.samples) for key, one in made.items()}
-        if panel.truth == MAJORITY and len(panel.readers) > 1:
+        if panel.truth in (MAJORITY, LATENT) and len(panel.readers) > 1:
             results[name] = _widened(results[name], panel_errors(examined, panel, place), examined.rates)
         disputed = int(((votes == 1).any(axis=1) & (votes == 0).any(axis=1)).sum())
         ranges = {measure: _range(against[measure], panel.readers) for measure in SIGNS}
@@ -199,7 +200,7 @@ def beside(examined: Examination, panel: ReaderPanel, place: int) -> dict[str, B
         patients = np.unique(codes[rows], return_inverse=True)[1]
         if judged.sum() > 1 and len(np.unique(patients)) > 1:
             names = [name for name, has in zip(panel.readers, judged, strict=True) if has]
-            right = (votes.T == sign)[judged][:, rows].astype(np.float64)
+            right = (votes == sign).T[judged][:, rows].astype(np.float64)
             model = (yes[rows] == bool(sign)).astype(np.float64)
             found[measure] = compare_with_readers(names, right, model, weight[judged][:, rows], patients)
     return found
