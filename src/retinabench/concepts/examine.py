@@ -159,9 +159,7 @@ def summary_lines(report: ExaminationReport) -> list[str]:
         lines.append(f"{verdict.says} in {claim.scope}: {claim.text}{after}; {counts}.{more}")
     lines += [f"Exploratory, not decided: {claim.text}." for claim in found.claims if not claim.registered]
     for standing in ("missed", "met", "open"):
-        goals = [
-            f"{r.measure} of {r.concept} >= {r.goal:g}" for pair in report.rates for r in pair if r.standing == standing
-        ]
+        goals = [f"{r.measure} of {r.concept} >= {r.goal:g}" for r in report.every_rate if r.standing == standing]
         lines += [f"Goal {standing}: {'; '.join(goals)}."] if goals else []
     if not lines:
         said = zip(SHOWN, astuple(recognised(report)), strict=True)

@@ -149,20 +149,18 @@ def test_nobody_is_judged_by_himself():
     )
 
 
-@pytest.mark.parametrize(("noise", "verdict"), [(0.08, "not shown to differ"), (0.4, "lower")])
-def test_the_model_beside_the_readers(noise, verdict):
-    """A model that is one more reader is called different in at most 5 % of 200 studies (10, std 3.1); a worse one in most."""
-    said = []
-    for number in range(200 if noise < 0.1 else 20):
+def test_a_model_that_is_one_more_reader_is_rarely_called_different():
+    """In at most 5 % of 200 studies with five readers: 10, standard deviation 3.1; a worse model is in `test_examine.py`."""
+    called = 0
+    for number in range(200):
         random = np.random.default_rng([8, number])
         severity = random.random(200)
-        votes = (severity[:, None] + random.normal(0, 0.08, (200, 5)) > 0.6).astype(np.int8)[:, None]
-        bank = Bank(None, "a", majority(votes, random))
-        prob = np.clip(severity + random.normal(0, noise, 200) - 0.1, 0, 1)
-        panel = ReaderPanel(tuple("vwxyz"), votes, "majority")
-        found = enter_readers(examine(bank, Answers(bank, prob[:, None]), fixed=True), panel)
-        said.append(found.readers.concepts["a"].beside["sensitivity"].verdict == verdict)
-    assert np.mean(said) >= 0.95 - 3 * 3.1 / 200
+        votes = (severity[:, None] + random.normal(0, 0.08, (200, 6)) > 0.6).astype(np.int8)[:, None]
+        bank = Bank(None, "a", majority(votes[:, :, :5], random))
+        panel = ReaderPanel(tuple("vwxyz"), votes[:, :, :5], "majority")
+        found = enter_readers(examine(bank, Answers(bank, votes[:, :, 5] * 1.0), fixed=True), panel)
+        called += found.readers.concepts["a"].beside["sensitivity"].verdict != "not shown to differ"
+    assert called <= 10 + 2 * 3.1
 
 
 def test_the_latent_truth_follows_the_readers_who_agree():

@@ -226,10 +226,5 @@ def _widened(one: ConceptResult, errors: dict[str, PanelError], rates: int) -> C
         return replace(rate, low=low, high=high, new=new, simultaneous=simultaneous)
 
     ends = errors["auroc"].widened(one.auroc.value, RateEnds(one.auroc.low, one.auroc.high), ALPHA)
-    return replace(
-        one,
-        sensitivity=wider(one.sensitivity, errors["sensitivity"]),
-        specificity=wider(one.specificity, errors["specificity"]),
-        accuracy=wider(one.accuracy, errors["accuracy"]),
-        auroc=one.auroc._replace(**ends._asdict()),
-    )
+    rates_of = {name: wider(getattr(one, name), errors[name]) for name in (*SIGNS, "accuracy")}
+    return replace(one, auroc=one.auroc._replace(**ends._asdict()), **rates_of)

@@ -197,6 +197,10 @@ class ExaminationReport:
             for place, name in enumerate(self.examination.bank.concepts)
         ]
 
+    @property
+    def every_rate(self) -> list[ConceptRate]:
+        return [rate for pair in self.rates for rate in pair]
+
     def _rate(self, place: int, concept: str, measure: str) -> ConceptRate:
         one = self.examination[concept]
         right, wrong, truth = OUTCOMES[measure]
@@ -216,7 +220,7 @@ class ExaminationReport:
     @property
     def judged(self) -> Sequence[ConceptRate]:
         """The rates that are shown to reach or to miss their goals."""
-        return [rate for pair in self.rates for rate in pair if rate.standing in ("met", "missed")]
+        return [rate for rate in self.every_rate if rate.standing in ("met", "missed")]
 
     def to_dict(self) -> JsonObject:
         """Return the content of `examination.json`: the examination, and per judged rate what was found."""
@@ -508,10 +512,9 @@ def missed_goals(report: ExaminationReport) -> list[MissedGoal]:
 def scarce_samples(report: ExaminationReport) -> list[ScarceSamples]:
     """Return the kinds of samples of which there are too few, whatever the model, by measure and goal."""
     groups: dict[tuple[str, float], list[ConceptRate]] = {}
-    for pair in report.rates:
-        for rate in pair:
-            if rate.goal is not None:
-                groups.setdefault((rate.measure, rate.goal), []).append(rate)
+    for rate in report.every_rate:
+        if rate.goal is not None:
+            groups.setdefault((rate.measure, rate.goal), []).append(rate)
     scarce = []
     for (measure, goal), judged in groups.items():
         least = needed(goal, ALPHA / report.examination.rates)
@@ -523,9 +526,12 @@ def scarce_samples(report: ExaminationReport) -> list[ScarceSamples]:
 
 def exhausted(report: ExaminationReport) -> list[ConceptRate]:
     """Return the rates whose goals are open although every sample was asked: only more samples, or readers, can settle them."""
-    scarce = {(rate.concept, rate.measure) for few in scarce_samples(report) for rate in few.rates}
-    rates = [rate for pair in report.rates for rate in pair if rate.standing == "open" and rate.asked == rate.of]
-    return [rate for rate in rates if (rate.concept, rate.measure) not in scarce]
+    return [rate for rate in _not_scarce(report) if rate.standing == "open" and rate.asked == rate.of]
+
+
+def _not_scarce(report: ExaminationReport) -> list[ConceptRate]:
+    scarce = [rate for few in scarce_samples(report) for rate in few.rates]
+    return [rate for rate in report.every_rate if rate not in scarce]
 
 
 def entangled(report: ExaminationReport) -> list[Entangled]:
@@ -547,10 +553,4 @@ def left_open(report: ExaminationReport) -> list[ConceptRate]:
     Without any goal these are all rates with questions left.
     """
     wanted = "open" if report.goals else "no goal"
-    scarce = {(rate.concept, rate.measure) for few in scarce_samples(report) for rate in few.rates}
-    return [
-        rate
-        for pair in report.rates
-        for rate in pair
-        if rate.asked < rate.of and rate.standing == wanted and (rate.concept, rate.measure) not in scarce
-    ]
+    return [rate for rate in _not_scarce(report) if rate.asked < rate.of and rate.standing == wanted]

@@ -48,10 +48,8 @@ def write_report(report: ExaminationReport, out: Path) -> Path:
 @drawing()
 def render(report: ExaminationReport) -> str:
     found = report.examination
-    tables = {
-        "readers": readers_tables(found.readers) if found.readers else [],
-        "referral": referral_tables(report.referral) if report.referral else [],
-    }
+    readers = readers_tables(found.readers) if found.readers else []
+    referral = referral_tables(report.referral) if report.referral else []
     context = {
         "title": TITLE,
         "found": found,
@@ -62,7 +60,7 @@ def render(report: ExaminationReport) -> str:
         "recognition": recognised(report),
         "missed": missed_goals(report),
         "met": [rate for rate in report.judged if rate.standing == "met"],
-        "open_goals": [rate for pair in report.rates for rate in pair if rate.standing == "open"],
+        "open_goals": [rate for rate in report.every_rate if rate.standing == "open"],
         "verdicts": claim_verdicts(report),
         "scarce": scarce_samples(report),
         "entangled": entangled(report),
@@ -76,13 +74,15 @@ def render(report: ExaminationReport) -> str:
         "rates_figure": _rates_figure(report),
         "companion_table": _companion_table(report),
         "counts_table": _counts_table(report),
-        "readers_tables": tables["readers"],
-        "referral_tables": tables["referral"],
+        "readers_tables": readers,
+        "referral_tables": referral,
         "performance_figures": _performance_figures(report),
         "silent": [name for name, one in found.concepts.items() if not any(one.counts.values())],
-        "patients": any(rate.counted for pair in report.rates for rate in pair),
+        "patients": any(rate.counted for rate in report.every_rate),
     }
-    contents = [(anchor, label) for anchor, label in CONTENTS if tables.get(anchor, True)]
+    contents = [
+        (anchor, label) for anchor, label in CONTENTS if {"readers": readers, "referral": referral}.get(anchor, True)
+    ]
     return pages.render("examination.html.j2", {**context, "contents": contents}, package="retinabench.concepts.report")
 
 
