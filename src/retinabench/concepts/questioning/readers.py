@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,7 +200,7 @@ def beside(examined: Examination, panel: ReaderPanel, place: int) -> dict[str, B
         rows = weight.any(axis=0)
         patients = np.unique(codes[rows], return_inverse=True)[1]
         if judged.sum() > 1 and len(np.unique(patients)) > 1:
-            names = [name for name, has in zip(panel.readers, judged, strict=True) if has]
+            names = [panel.readers[one] for one in np.flatnonzero(judged)]
             right = (votes == sign).T[judged][:, rows].astype(np.float64)
             model = (yes[rows] == bool(sign)).astype(np.float64)
             found[measure] = compare_with_readers(names, right, model, weight[judged][:, rows], patients)
@@ -226,5 +227,5 @@ def _widened(one: ConceptResult, errors: dict[str, PanelError], rates: int) -> C
         return replace(rate, low=low, high=high, new=new, simultaneous=simultaneous)
 
     ends = errors["auroc"].widened(one.auroc.value, RateEnds(one.auroc.low, one.auroc.high), ALPHA)
-    rates_of = {name: wider(getattr(one, name), errors[name]) for name in (*SIGNS, "accuracy")}
+    rates_of: dict[str, Any] = {name: wider(getattr(one, name), errors[name]) for name in (*SIGNS, "accuracy")}
     return replace(one, auroc=one.auroc._replace(**ends._asdict()), **rates_of)
