@@ -132,3 +132,64 @@ def test_the_idrid_concepts(shared, tmp_path, capsys):
     found = json.loads((tmp_path / "out" / "examination.json").read_text())
     assert found["bank"]["positives"]["SE"] == 26
     assert found["bank"]["samples"] == 143
+
+
+@pytest.fixture
+def read_by_five(tmp_path):
+    """150 images whose severity five equal readers see with noise; the model sees it less well."""
+    random = np.random.default_rng(3)
+    severity = random.random(150)
+    votes = (severity[:, None] + random.normal(0, 0.08, (150, 5)) > 0.6).astype(int)
+    prob = np.clip(severity + random.normal(0, 0.3, 150) - 0.1, 0, 1)
+    heads = ",".join(f"edema@{name}" for name in "vwxyz")
+    lines = [f"i{k}," + ",".join(map(str, row)) for k, row in enumerate(votes.tolist())]
+    (tmp_path / "truth.csv").write_text("\n".join([f"image_id,{heads}", *lines]) + "\n")
+    lines = [f"i{k},{value}" for k, value in enumerate(prob.tolist())]
+    (tmp_path / "answers.csv").write_text("\n".join(["image_id,edema", *lines]) + "\n")
+    return tmp_path
+
+
+def test_the_model_beside_the_readers_is_said_and_shown(read_by_five, capsys):
+    assert run(arguments(read_by_five, "--intervals", "fixed", "-q")) == 0
+    said = capsys.readouterr().out
+    assert re.search(
+        r"The model beside the readers, sensitivity of edema: 0\.\d\d, .*; the model's is lower, by −0", said
+    )
+    assert "The model beside the readers" in (read_by_five / "out" / "index.html").read_text()
+    found = json.loads((read_by_five / "out" / "examination.json").read_text())
+    assert found["readers"]["concepts"]["edema"]["beside"]["sensitivity"]["model_minus_mean"]["high"] < 0
+
+
+def test_the_truth_may_weigh_the_readers(read_by_five, capsys):
+    assert run(arguments(read_by_five, "--reference", "dawid-skene", "-q")) == 0
+    found = json.loads((read_by_five / "out" / "examination.json").read_text())
+    assert found["readers"]["truth"] == "dawid-skene"
+    rate = found["concepts"]["edema"]["sensitivity"]
+    assert rate["low"] < rate["value"] < rate["high"]  # what another panel may say
+    transcript = str(read_by_five / "out" / "transcript.jsonl")
+    again = ["examine", "--verify", transcript, "--truth", str(read_by_five / "truth.csv"), "--reference"]
+    assert (run([*again, "dawid-skene"]), run([*again, "majority"])) == (0, 2)
+
+
+def test_only_open_questions_are_admissible(files):
+    """Brute force: the share of the samples with the same history that have the concept is 0.35 to 0.65."""
+    assert run(arguments(files, "--strategy", "round-robin+admissible", "-q")) == 0
+    found = json.loads((files / "out" / "examination.json").read_text())
+    assert (found["stopped"], found["companion_valid"]) == ("none admissible", False)
+    header, *rows = map(json.loads, (files / "out" / "transcript.jsonl").read_text().splitlines())
+    assert header["strategy"] == "round-robin+admissible"
+    truth, known, asked = make_bank().truth, {}, set()
+
+    def share(sample, concept):
+        past = known.get(sample, [])
+        same = truth[(truth[:, past] == truth[sample, past]).all(axis=1), concept]
+        return np.mean(same[same >= 0] == 1)
+
+    for row in rows:
+        sample, concept = row["sample"], LESIONS.index(row["concept"])
+        assert abs(share(sample, concept) - 0.5) <= 0.15 + 1e-9
+        known.setdefault(sample, []).append(concept)
+        asked.add((sample, concept))
+    left = [pair for pair in np.argwhere(truth >= 0).tolist() if tuple(pair) not in asked]
+    assert rows
+    assert all(abs(share(*pair) - 0.5) > 0.15 for pair in left)

@@ -175,7 +175,7 @@ StrategyName = Annotated[
         "--strategy",
         "NAME",
         "round-robin, precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
-        "otherwise round-robin.",
+        "otherwise round-robin. With +admissible behind it, only questions whose answer the image's earlier ones leave open.",
     ),
 ]
 
@@ -206,7 +206,8 @@ Reference = Annotated[
     option(
         "--reference",
         "TRUTH",
-        "Where --truth has columns CONCEPT@READER: majority (default), random (one reader per image) or a reader's name.",
+        "Where --truth has columns CONCEPT@READER: majority (default), dawid-skene (weighs readers by how they agree), random (one "
+        "reader per image) or a reader's name.",
     ),
 ]
 

@@ -17,7 +17,7 @@ positive samples of haemorrhage are one cell, all negative ones another. An *exa
 `Examination.to_dict()`:
 
     {"schema": "retinabench.examination/2", "strategy", "seed", "reading", "rules", "asked": n,
-     "stopped": "questions" | "tolerance" | "patience" | "claims" | "no sample left" | "all asked",
+     "stopped": "questions" | "tolerance" | "patience" | "claims" | "no sample left" | "none admissible" | "all asked",
      "cut": {name: number}, "intervals": "sequence" | "fixed", "nonce": text or None, "transcript": SHA-256 or None,
      "bank": {"hash", "samples", "concepts": [names], "positives": {name: n}, "negatives": {name: n}, "unknown": {name: n}},
      "concepts": {name: {
@@ -40,6 +40,9 @@ A value is the share of correct answers; low and high are a confidence sequence 
 `--goal` states them, "findings": [{"concept", "measure", "goal", "finding": "met" | "missed"}], and to `bank` the pairs of concepts that
 come "together": [{"concepts": [2 names], "both": n, "one": n}]. Where a cell is empty (no positive in the bank), value, low and
 high of its rate are None and "why" says so; where it was not asked, value is None and the interval is [0, 1].
+
+Several readers add "readers": {"truth", "names", "concepts": {name: {"disputed", "against", "range", "beside": {measure: {"images",
+"readers", "model", "mean_reader", "model_minus_mean", "p_value"}}}}}; `beside` judges each by the majority of the other readers.
 
 Source of the method: Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019.
 """

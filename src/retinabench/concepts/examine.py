@@ -16,7 +16,14 @@ from retinabench.concepts.questioning.examination import examine, replay
 from retinabench.concepts.questioning.readers import enter_readers
 from retinabench.concepts.questioning.referral import Decisions, agreement, decisions
 from retinabench.concepts.questioning.transcript import recorded_header, seed_of
-from retinabench.concepts.report.findings import ExaminationReport, claim_verdicts, parse_goals, recognised, together
+from retinabench.concepts.report.findings import (
+    ExaminationReport,
+    beside_lines,
+    claim_verdicts,
+    parse_goals,
+    recognised,
+    together,
+)
 from retinabench.concepts.report.page import write_report
 from retinabench.core.errors import InputError
 from retinabench.core.files import write_json
@@ -152,9 +159,7 @@ def summary_lines(report: ExaminationReport) -> list[str]:
         lines.append(f"{verdict.says} in {claim.scope}: {claim.text}{after}; {counts}.{more}")
     lines += [f"Exploratory, not decided: {claim.text}." for claim in found.claims if not claim.registered]
     for standing in ("missed", "met", "open"):
-        goals = [
-            f"{r.measure} of {r.concept} >= {r.goal:g}" for pair in report.rates for r in pair if r.standing == standing
-        ]
+        goals = [f"{r.measure} of {r.concept} >= {r.goal:g}" for r in report.every_rate if r.standing == standing]
         lines += [f"Goal {standing}: {'; '.join(goals)}."] if goals else []
     if not lines:
         said = zip(SHOWN, astuple(recognised(report)), strict=True)
@@ -166,7 +171,7 @@ def summary_lines(report: ExaminationReport) -> list[str]:
     for name, one in found.concepts.items():
         cells = "".join(f"{_rate(rate):<28}" for rate in (one.sensitivity, one.specificity))
         lines.append(f"{name:<{width}}  {cells}".rstrip())
-    return lines
+    return lines + (beside_lines(found.readers) if found.readers else [])
 
 
 def _rate(one: Rate) -> str:

@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
 from retinabench.concepts.banks.definition import BankDefinition, LabelTable
@@ -287,7 +288,7 @@ def _meaning(row: Row, column: str, layout: LabelTable, where: str) -> int:
 
 
 SEPARATOR = "@"
-MAJORITY, RANDOM = "majority", "random"
+MAJORITY, RANDOM, LATENT = TRUTHS = "majority", "random", "dawid-skene"
 MOST_PANELS = 200  # of which the error between panels is estimated
 Votes = NDArray[np.int8]
 
@@ -329,6 +330,29 @@ def majority(votes: Votes, generator: np.random.Generator) -> NDArray[np.int8]:
     return np.where((votes >= 0).any(axis=-1), np.where(balance == 0, coin, balance > 0), UNKNOWN).astype(np.int8)
 
 
+def latent_truth(votes: Votes) -> NDArray[np.int8]:
+    """Return the likelier truth of each sample by Dawid and Skene's model: (n, R) -> (n,), -1 without readers.
+
+    Readers err independently given the truth, each with his own sensitivity and specificity; EM from the share of yes. Half an
+    observation is added to each count, so that no rate is 0 or 1.
+
+    References:
+        Dawid and Skene, Maximum likelihood estimation of observer error-rates using the EM algorithm, Applied Statistics 28:20 (1979).
+    """
+    yes, no = (np.asarray(votes == sign, np.float64) for sign in (1, 0))
+    read = (votes >= 0).any(axis=1)
+    present = yes.sum(axis=1) / np.maximum((votes >= 0).sum(axis=1), 1)
+    for _ in range(1000):
+        prevalence = (present[read].sum() + 0.5) / (read.sum() + 1)
+        sensitivity = (present @ yes + 0.5) / (present @ (yes + no) + 1)
+        specificity = ((1 - present) @ no + 0.5) / ((1 - present) @ (yes + no) + 1)
+        odds = yes @ np.log(sensitivity / (1 - specificity)) + no @ np.log((1 - sensitivity) / specificity)
+        previous, present = present, expit(logit(prevalence) + odds)
+        if np.abs(present - previous).max(initial=0.0) < 1e-9:
+            break
+    return np.where(read, present > 0.5, UNKNOWN).astype(np.int8)
+
+
 def random_reader(votes: Votes, generator: np.random.Generator) -> NDArray[np.int8]:
     """Return for each sample the reading of one of its readers, drawn at random among those who read it: (n, c, R) -> (n, c)."""
     read = (votes >= 0).any(axis=1)
@@ -352,8 +376,8 @@ def read_reference(
         if concept not in found:
             raise InputError(f"has no column '{concept}{SEPARATOR}…'", file=path, hint=nearest(concept, found))
     wanted, chosen = list(concepts or found), truth or MAJORITY
-    if chosen not in (MAJORITY, RANDOM, *readers):
-        raise InputError(f"has no reader '{chosen}'", file=path, hint=nearest(chosen, (MAJORITY, RANDOM, *readers)))
+    if chosen not in (*TRUTHS, *readers):
+        raise InputError(f"has no reader '{chosen}'", file=path, hint=nearest(chosen, (*TRUTHS, *readers)))
     columns = [f"{concept}{SEPARATOR}{reader}" for concept in wanted for reader in readers]
     table = read_bank(path, columns)  # refuses what is missing, and what is not 0, 1 or empty
     votes = table.truth.reshape(table.samples, len(wanted), len(readers))
@@ -361,6 +385,8 @@ def read_reference(
         values = majority(votes, numpy_generator(seed, "ties"))
     elif chosen == RANDOM:
         values = random_reader(votes, numpy_generator(seed, "readers"))
+    elif chosen == LATENT:
+        values = np.stack([latent_truth(votes[:, place]) for place in range(len(wanted))], axis=1)
     else:
         values = votes[:, :, readers.index(chosen)]
     ids = [table.name(sample) for sample in range(table.samples)]

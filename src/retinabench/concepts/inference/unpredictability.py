@@ -191,7 +191,9 @@ NEVER = -1.0  # the value of a question that is asked already or has no known tr
 
 
 class Unpredictable:
-    """Draws the least predictable unasked question, of one cell or of the whole bank."""
+    """Draws the least predictable unasked question, of one cell or of the whole bank; those of `ceiling` or more are equal."""
+
+    ceiling = 1.0
 
     def __init__(self, bank: Bank) -> None:
         self._patterns, self._order, starts = _patterns(bank)
@@ -247,7 +249,7 @@ class Unpredictable:
         else:
             concept, truth = cell
             fits = live & (self._truth[concept, : self._used] == truth)
-            row = np.where(fits, self._values[concept, : self._used], NEVER)
+            row = np.where(fits, np.minimum(self._values[concept, : self._used], self.ceiling), NEVER)
             groups = (row == row.max()).nonzero()[0]
             group = int(groups[_weighted(size[groups], random)])
         sample = self._take(group, random)
@@ -298,6 +300,22 @@ class Unpredictable:
         self._truth = np.concatenate([self._truth, np.zeros((c, extra), np.int8)], axis=1)
         self._best = np.concatenate([self._best, np.full(extra, NEVER)])
         self._ties = np.concatenate([self._ties, np.zeros(extra, self._ties.dtype)])
+
+
+class Admissible(Unpredictable):
+    """Draws at random among the admissible questions of a cell: |P(present | history) - 1/2| <= 0.15.
+
+    References:
+        Geman, Geman, Hallonquist and Younes, Visual Turing test for computer vision systems, PNAS 112:3618 (2015).
+    """
+
+    ceiling = 0.7
+
+    def left(self) -> NDArray[np.int64]:
+        """Return the (c, 2) numbers of admissible questions."""
+        admissible = (self._values[:, : self._used] >= self.ceiling) * self._size[: self._used]
+        truth = self._truth[:, : self._used]
+        return np.stack([(admissible * (truth == sign)).sum(axis=1) for sign in (0, 1)], axis=1)
 
 
 def _patterns(bank: Bank) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]]:

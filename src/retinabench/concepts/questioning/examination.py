@@ -20,6 +20,7 @@ from retinabench.concepts.inference.rates import ALPHA, Patients, Rate, accuracy
 from retinabench.concepts.inference.unpredictability import (
     GRID,
     PUBLISHED,
+    Admissible,
     AnswerRanking,
     Performance,
     Reading,
@@ -29,7 +30,7 @@ from retinabench.concepts.inference.unpredictability import (
     posterior,
     says_yes,
 )
-from retinabench.concepts.questioning.strategies import SATURATED, ExaminationState, Strategy, find_strategy
+from retinabench.concepts.questioning.strategies import ADMISSIBLE, SATURATED, ExaminationState, Strategy, find_strategy
 from retinabench.concepts.questioning.transcript import (
     Answered,
     Question,
@@ -44,6 +45,7 @@ from retinabench.core.files import check
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject, json_content
+from retinabench.metrics.clinical.readers import BesideReaders
 
 SCHEMA = "retinabench.examination/2"
 RARE = 10  # positive or negative samples, below which a rate of the bank is hardly worth an interval
@@ -86,11 +88,16 @@ class ConceptResult:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """What several readers say of one concept; `range` is the least and the largest rate against a single reader."""
+    """What several readers say of one concept; `range` is the least and the largest rate against a single reader.
+
+    `beside` compares the model with the readers by sensitivity and specificity, each against the majority of the other readers;
+    empty until every image was asked about.
+    """
 
     disputed: int
     against: Mapping[str, Mapping[str, Rate]]
     range: Mapping[str, RateEnds | None]
+    beside: Mapping[str, BesideReaders]
 
 
 @dataclass(frozen=True)
@@ -281,7 +288,8 @@ def examine(
     With `fixed`, it is stated beforehand that every question will be asked, and intervals are those for this number. With a
     `nonce`, the seed follows from it and from the bank.
     """
-    if fixed and (questions, tolerance, patience, claim or None) != (None,) * 4:
+    some = (strategy or "").endswith(ADMISSIBLE)
+    if fixed and (some or (questions, tolerance, patience, claim or None) != (None,) * 4):
         hint = "State goals instead of claims, and leave out when to stop."
         raise InputError("intervals for a fixed number of questions need that all are asked", hint=hint)
     path = None if transcript is None else Path(transcript)
@@ -400,6 +408,11 @@ def _ask(
     expected = min(rule.questions or available, available)
     with progress.track("Asking", expected, unit="questions") as advance:
         while not (stopped := rule.reason(state.claims, course, available)):
+            if isinstance(pool, Admissible):
+                state.admissible = pool.left()
+                if not state.admissible.any():
+                    stopped = "none admissible"
+                    break
             number = len(course)
             sample, concept, truth = pool.draw(strategy.cell(state, random) if strategy.cell else None, random)
             question = Question(number, sample, bank.name(sample), bank.concepts[concept], truth)

@@ -12,6 +12,7 @@ The questions are drawn, and the answers judged, by one truth: the majority of t
   without one reader would leave ties, which are the hard images, and underestimate s (the majority is a kind of median). Where
   readers are missing, an image with a tie counts half in either class. This is added to the interval of the answers, end by end, as
   the root of the sum of squares.
+- **dawid-skene**: the same, with s^2 taken from the majorities of sub-panels.
 - **random**: the rate for a new image as a random reader of the panel reads it. Each image brings its own draw, so that the
   confidence sequence for new samples contains the disagreement as it is. That of this bank is about the readings drawn;
   `random reader` beside it averages over all of them.
@@ -36,17 +37,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from retinabench.concepts.banks.bank import UNKNOWN
-from retinabench.concepts.banks.tables import MAJORITY, ReaderPanel
+from retinabench.concepts.banks.tables import LATENT, MAJORITY, ReaderPanel
 from retinabench.concepts.inference.claims import RateEnds
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING, CellAnswers, Rate
 from retinabench.concepts.questioning.examination import ConceptResult, Disagreement, Examination, Readers
 from retinabench.concepts.questioning.transcript import Answered
+from retinabench.metrics.clinical.readers import BesideReaders, compare_with_readers
 from retinabench.metrics.intervals import auroc_error
 
 SIGNS = {"sensitivity": 1, "specificity": 0}
@@ -166,11 +169,42 @@ def enter_readers(examined: Examination, panel: ReaderPanel) -> Examination:
             made = {key: strata(votes[:, k] == sign) for k, key in enumerate(panel.readers)}
             made[AVERAGE] = strata((votes == sign).sum(axis=1) / np.maximum((votes >= 0).sum(axis=1), 1))
             against[measure] = {key: Rate(one.value, *one.bank(ALPHA), of=one.samples) for key, one in made.items()}
-        if panel.truth == MAJORITY and len(panel.readers) > 1:
+        if panel.truth in (MAJORITY, LATENT) and len(panel.readers) > 1:
             results[name] = _widened(results[name], panel_errors(examined, panel, place), examined.rates)
         disputed = int(((votes == 1).any(axis=1) & (votes == 0).any(axis=1)).sum())
-        concepts[name] = Disagreement(disputed, against, {m: _range(against[m], panel.readers) for m in SIGNS})
+        ranges = {measure: _range(against[measure], panel.readers) for measure in SIGNS}
+        concepts[name] = Disagreement(disputed, against, ranges, beside(examined, panel, place))
     return replace(examined, readers=Readers(panel.truth, panel.readers, concepts, results))
+
+
+def beside(examined: Examination, panel: ReaderPanel, place: int) -> dict[str, BesideReaders]:
+    """Compare the model with the readers about one concept, each reader and the model against the majority of the other readers.
+
+    The majority contains each reader, who would be judged by himself. Readers and patients are random. Empty until every
+    image of two readers was asked about: the intervals are for a number fixed beforehand.
+    """
+    votes, (sample, _, _) = panel.votes[:, place], examined.record.about(place)
+    several = (votes >= 0).sum(axis=1) > 1
+    yes = np.zeros(len(votes), np.bool_)
+    yes[sample] = examined.record.said(place)
+    if not np.isin(np.flatnonzero(several), sample).all():
+        return {}
+    everyone = range(len(panel.readers))
+    others = np.stack([panel.shares(place, [k for k in everyone if k != one]) for one in everyone])
+    patient = examined.bank.patient
+    codes = np.arange(len(votes)) if patient is None else np.asarray(patient)
+    found = {}
+    for measure, sign in SIGNS.items():
+        weight = np.where((votes.T >= 0) & np.isfinite(others), others if sign else 1 - others, 0.0)
+        judged = weight.any(axis=1)
+        rows = weight.any(axis=0)
+        patients = np.unique(codes[rows], return_inverse=True)[1]
+        if judged.sum() > 1 and len(np.unique(patients)) > 1:
+            names = [panel.readers[one] for one in np.flatnonzero(judged)]
+            right = (votes == sign).T[judged][:, rows].astype(np.float64)
+            model = (yes[rows] == bool(sign)).astype(np.float64)
+            found[measure] = compare_with_readers(names, right, model, weight[judged][:, rows], patients)
+    return found
 
 
 def _range(against: Mapping[str, Rate], readers: tuple[str, ...]) -> RateEnds | None:
@@ -193,10 +227,5 @@ def _widened(one: ConceptResult, errors: dict[str, PanelError], rates: int) -> C
         return replace(rate, low=low, high=high, new=new, simultaneous=simultaneous)
 
     ends = errors["auroc"].widened(one.auroc.value, RateEnds(one.auroc.low, one.auroc.high), ALPHA)
-    return replace(
-        one,
-        sensitivity=wider(one.sensitivity, errors["sensitivity"]),
-        specificity=wider(one.specificity, errors["specificity"]),
-        accuracy=wider(one.accuracy, errors["accuracy"]),
-        auroc=one.auroc._replace(**ends._asdict()),
-    )
+    rates_of: dict[str, Any] = {name: wider(getattr(one, name), errors[name]) for name in (*SIGNS, "accuracy")}
+    return replace(one, auroc=one.auroc._replace(**ends._asdict()), **rates_of)

@@ -14,6 +14,10 @@ The first four are those of Fountoukidou and Sznitman (2019). With the rules ``c
 questions occupied no new bin is skipped until all others are as far, since more of the same answers cannot lower its
 uncertainty; the rules ``published`` ask it until it is empty.
 
+With `+admissible` behind its name, such as `round-robin+admissible`, a strategy asks only questions whose answer is nearly equally
+likely to be yes or no among the samples with the same history (Geman et al. 2015), and ends when none is left. It then selects
+samples by their other concepts, as `unpredictability` does.
+
 `precision` asks about the cell whose rate has the largest posterior variance if half of its answers were correct, rare concepts
 first. It does not use the answers so far: a strategy that asks until a rate appears to be well known stops too early when
 the first answers agree, and its nominal 95 % intervals covered the rate in only 92 % of 4,800 simulations with rates of
@@ -36,7 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.inference.claims import Claim
-from retinabench.concepts.inference.unpredictability import Unpredictable
+from retinabench.concepts.inference.unpredictability import Admissible, Unpredictable
 from retinabench.core.errors import InputError, nearest
 
 SATURATED = 10
@@ -57,11 +61,12 @@ class ExaminationState:
     claims: Sequence[Claim] = field(default_factory=list)
     skip_saturated: bool = True
     cut: Sequence[float | None] = ()
+    admissible: NDArray[np.int64] | None = None
 
     @property
     def left(self) -> NDArray[np.int64]:
-        """(c, 2) questions not yet asked."""
-        return self.bank.cells - self.asked
+        """(c, 2) questions not yet asked, and admissible where that is wanted."""
+        return self.bank.cells - self.asked if self.admissible is None else self.admissible
 
 
 def in_proportion(state: ExaminationState, random: np.random.Generator) -> Cell:
@@ -164,11 +169,16 @@ STRATEGIES = {
 }
 
 
+ADMISSIBLE = "+admissible"  # after the name of a strategy that draws samples at random
+
+
 def find_strategy(name: str) -> Strategy:
     """Return the strategy of this name; raise `InputError` with the nearest one if there is none."""
-    if name not in STRATEGIES:
-        raise InputError(f"unknown strategy '{name}'", hint=nearest(name, STRATEGIES))
-    return STRATEGIES[name]
+    plain = name.removesuffix(ADMISSIBLE)
+    found = STRATEGIES.get(plain)
+    if found is None or (name != plain and not found.companion_valid):
+        raise InputError(f"unknown strategy '{name}'", hint=nearest(plain, STRATEGIES))
+    return found if name == plain else found._replace(sample=Admissible)
 
 
 def _largest(values: NDArray[np.float64], random: np.random.Generator) -> Cell:

@@ -21,11 +21,21 @@ from retinabench.concepts.questioning.referral import Agreement, AnyConcept, AtE
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content
 from retinabench.core.settings import read_toml
+from retinabench.metrics.clinical.readers import BesideReaders
 from retinabench.metrics.clinical.thresholds import operating_points
 from retinabench.metrics.proportions import Interval
-from retinabench.reports.toolkit.number_format import COUNT, PERCENT, Quantity, percent
+from retinabench.reports.toolkit.number_format import (
+    COUNT,
+    PERCENT,
+    TWO_DIGITS,
+    NumberFormat,
+    Quantity,
+    p_value,
+    percent,
+)
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
+SIGNED = NumberFormat(2, signed=True)
 MEASURES = ("sensitivity", "specificity")
 ALL = "all"
 Goals = dict[str, dict[str, float]]
@@ -187,6 +197,10 @@ class ExaminationReport:
             for place, name in enumerate(self.examination.bank.concepts)
         ]
 
+    @property
+    def every_rate(self) -> list[ConceptRate]:
+        return [rate for pair in self.rates for rate in pair]
+
     def _rate(self, place: int, concept: str, measure: str) -> ConceptRate:
         one = self.examination[concept]
         right, wrong, truth = OUTCOMES[measure]
@@ -206,7 +220,7 @@ class ExaminationReport:
     @property
     def judged(self) -> Sequence[ConceptRate]:
         """The rates that are shown to reach or to miss their goals."""
-        return [rate for pair in self.rates for rate in pair if rate.standing in ("met", "missed")]
+        return [rate for rate in self.every_rate if rate.standing in ("met", "missed")]
 
     def to_dict(self) -> JsonObject:
         """Return the content of `examination.json`: the examination, and per judged rate what was found."""
@@ -315,7 +329,32 @@ def readers_tables(readers: Readers) -> list[Table]:
         columns = [Column(f"{name} ({one.disputed:,} disputed)") for name, one in concepts.items()]
         caption = f"{measure.capitalize()} in this bank against each truth, with 95 % intervals"
         tables.append(Table.of(caption, columns, rows, row_header="Truth"))
+    rows = [
+        Row(f"{name}, {measure}", [Cell.of(one.model, TWO_DIGITS), Cell.of(one.mean_reader, TWO_DIGITS), _gap(one)])
+        for name, told in concepts.items()
+        for measure, one in told.beside.items()
+    ]
+    if rows:
+        columns = [Column("Model"), Column("Mean reader"), Column("Model less mean reader")]
+        caption = "The model beside the readers, each against the majority of the other readers"
+        tables.append(Table.of(caption, columns, rows, row_header="Concept and rate"))
     return tables
+
+
+def _gap(one: BesideReaders) -> Cell:
+    gap = one.model_minus_mean
+    return Cell.number(gap.value, gap.low, gap.high, form=SIGNED, below=f"p = {p_value(one.p_value)}")
+
+
+def beside_lines(readers: Readers) -> list[str]:
+    """Return a sentence for every rate in which the model is compared with the readers."""
+    return [
+        f"The model beside the readers, {measure} of {name}: {TWO_DIGITS(one.model.value)}, of the mean reader "
+        f"{TWO_DIGITS(one.mean_reader.value)}; the model's is {one.verdict}, by "
+        f"{SIGNED(one.model_minus_mean.value)} {SIGNED.interval(one.model_minus_mean.low, one.model_minus_mean.high)}."
+        for name, told in readers.concepts.items()
+        for measure, one in told.beside.items()
+    ]
 
 
 def _against(rate: Rate) -> Cell:
@@ -473,10 +512,9 @@ def missed_goals(report: ExaminationReport) -> list[MissedGoal]:
 def scarce_samples(report: ExaminationReport) -> list[ScarceSamples]:
     """Return the kinds of samples of which there are too few, whatever the model, by measure and goal."""
     groups: dict[tuple[str, float], list[ConceptRate]] = {}
-    for pair in report.rates:
-        for rate in pair:
-            if rate.goal is not None:
-                groups.setdefault((rate.measure, rate.goal), []).append(rate)
+    for rate in report.every_rate:
+        if rate.goal is not None:
+            groups.setdefault((rate.measure, rate.goal), []).append(rate)
     scarce = []
     for (measure, goal), judged in groups.items():
         least = needed(goal, ALPHA / report.examination.rates)
@@ -488,9 +526,12 @@ def scarce_samples(report: ExaminationReport) -> list[ScarceSamples]:
 
 def exhausted(report: ExaminationReport) -> list[ConceptRate]:
     """Return the rates whose goals are open although every sample was asked: only more samples, or readers, can settle them."""
-    scarce = {(rate.concept, rate.measure) for few in scarce_samples(report) for rate in few.rates}
-    rates = [rate for pair in report.rates for rate in pair if rate.standing == "open" and rate.asked == rate.of]
-    return [rate for rate in rates if (rate.concept, rate.measure) not in scarce]
+    return [rate for rate in _not_scarce(report) if rate.standing == "open" and rate.asked == rate.of]
+
+
+def _not_scarce(report: ExaminationReport) -> list[ConceptRate]:
+    scarce = [rate for few in scarce_samples(report) for rate in few.rates]
+    return [rate for rate in report.every_rate if rate not in scarce]
 
 
 def entangled(report: ExaminationReport) -> list[Entangled]:
@@ -512,10 +553,4 @@ def left_open(report: ExaminationReport) -> list[ConceptRate]:
     Without any goal these are all rates with questions left.
     """
     wanted = "open" if report.goals else "no goal"
-    scarce = {(rate.concept, rate.measure) for few in scarce_samples(report) for rate in few.rates}
-    return [
-        rate
-        for pair in report.rates
-        for rate in pair
-        if rate.asked < rate.of and rate.standing == wanted and (rate.concept, rate.measure) not in scarce
-    ]
+    return [rate for rate in _not_scarce(report) if rate.asked < rate.of and rate.standing == wanted]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retinabench.concepts.banks.tables import MAJORITY
+from retinabench.concepts.banks.tables import LATENT, MAJORITY
 from retinabench.concepts.inference.rates import ALPHA, Rate
 from retinabench.concepts.inference.unpredictability import AnswerRanking
 from retinabench.concepts.report import figures
@@ -48,10 +48,8 @@ def write_report(report: ExaminationReport, out: Path) -> Path:
 @drawing()
 def render(report: ExaminationReport) -> str:
     found = report.examination
-    tables = {
-        "readers": readers_tables(found.readers) if found.readers else [],
-        "referral": referral_tables(report.referral) if report.referral else [],
-    }
+    readers = readers_tables(found.readers) if found.readers else []
+    referral = referral_tables(report.referral) if report.referral else []
     context = {
         "title": TITLE,
         "found": found,
@@ -62,25 +60,29 @@ def render(report: ExaminationReport) -> str:
         "recognition": recognised(report),
         "missed": missed_goals(report),
         "met": [rate for rate in report.judged if rate.standing == "met"],
-        "open_goals": [rate for pair in report.rates for rate in pair if rate.standing == "open"],
+        "open_goals": [rate for rate in report.every_rate if rate.standing == "open"],
         "verdicts": claim_verdicts(report),
         "scarce": scarce_samples(report),
         "entangled": entangled(report),
         "open": left_open(report),
         "exhausted": exhausted(report),
-        "panel": found.readers is not None and found.readers.truth == MAJORITY and len(found.readers.names) > 1,
+        "panel": found.readers is not None
+        and found.readers.truth in (MAJORITY, LATENT)
+        and len(found.readers.names) > 1,
         "confidence": 1 - ALPHA,
         "exploratory": [claim for claim in found.claims if not claim.registered],
         "rates_figure": _rates_figure(report),
         "companion_table": _companion_table(report),
         "counts_table": _counts_table(report),
-        "readers_tables": tables["readers"],
-        "referral_tables": tables["referral"],
+        "readers_tables": readers,
+        "referral_tables": referral,
         "performance_figures": _performance_figures(report),
         "silent": [name for name, one in found.concepts.items() if not any(one.counts.values())],
-        "patients": any(rate.counted for pair in report.rates for rate in pair),
+        "patients": any(rate.counted for rate in report.every_rate),
     }
-    contents = [(anchor, label) for anchor, label in CONTENTS if tables.get(anchor, True)]
+    contents = [
+        (anchor, label) for anchor, label in CONTENTS if {"readers": readers, "referral": referral}.get(anchor, True)
+    ]
     return pages.render("examination.html.j2", {**context, "contents": contents}, package="retinabench.concepts.report")
 
 

@@ -46,6 +46,11 @@ class BesideReaders(Document):
     model_minus_mean: Interval
     p_value: float
 
+    @property
+    def verdict(self) -> str:
+        gap = self.model_minus_mean
+        return "higher" if gap.low > 0 else "lower" if gap.high < 0 else "not shown to differ"
+
 
 def reader_calls(part: Predictions) -> dict[str, Floats]:
     """Return the calls (N,) of each reader from the columns `reader_NAME`: 0, 1, or NaN where the cell is empty."""
@@ -78,21 +83,33 @@ def beside_readers(part: Predictions, called: Bools, codes: NDArray[np.intp]) ->
         rows = all_read & of
         if len(np.unique(codes[rows])) > 1:
             patients = np.unique(codes[rows], return_inverse=True)[1]
-            found[rate] = _compare(list(calls), right[:, rows], patients)
+            of_readers, of_model = right[:-1, rows], right[-1, rows]
+            found[rate] = compare_with_readers(list(calls), of_readers, of_model, np.ones_like(of_readers), patients)
     return found
 
 
-def _compare(names: list[str], right: Floats, codes: NDArray[np.intp]) -> BesideReaders:
-    """Of (J + 1, N) correct calls, those of the model last."""
-    *readers, model = (clustered_proportion(row, np.ones(len(row)), codes) for row in right)
-    theta = right.mean(axis=1)
-    parts = (
-        np.stack([np.bincount(codes, row - value) for row, value in zip(right, theta, strict=True)]) / right.shape[1]
-    )
-    mean = _over_readers(theta[:-1], parts[:-1])
-    gap = _over_readers(theta[-1] - theta[:-1], parts[-1] - parts[:-1])
+def compare_with_readers(
+    names: list[str], right: Floats, model: Floats, weight: Floats, codes: NDArray[np.intp]
+) -> BesideReaders:
+    """Compare correct calls of readers, `right` (J, N), with those of the model (N,), each reader over images of `weight` (J, N).
+
+    Weights differ where each reader, and the model beside that reader, has a truth of its own.
+    """
+    weight = weight * (right.shape[1] / weight.sum(axis=1, keepdims=True))
+    readers = (clustered_proportion(row, each, codes) for row, each in zip(right, weight, strict=True))
+    theirs, own = (_rates(calls, weight, codes) for calls in (right, np.broadcast_to(model, right.shape)))
+    mean = _over_readers(*theirs)
+    gap = _over_readers(own[0] - theirs[0], own[1] - theirs[1])
     bounded = Interval(mean[0].value, max(mean[0].low, 0.0), min(mean[0].high, 1.0))
-    return BesideReaders(right.shape[1], dict(zip(names, readers, strict=True)), model, bounded, *gap)
+    alone = clustered_proportion(model, weight.mean(axis=0), codes)
+    return BesideReaders(right.shape[1], dict(zip(names, readers, strict=True)), alone, bounded, *gap)
+
+
+def _rates(right: Floats, weight: Floats, codes: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Return (J,) weighted rates, and the parts (J, G) that patients have in them."""
+    theta = (weight * right).sum(axis=1) / right.shape[1]
+    parts = [np.bincount(codes, each * (row - rate)) for row, each, rate in zip(right, weight, theta, strict=True)]
+    return theta, np.stack(parts) / right.shape[1]
 
 
 def _over_readers(theta: Floats, parts: Floats) -> tuple[Interval, float]:
