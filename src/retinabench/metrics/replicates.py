@@ -21,7 +21,7 @@ import numpy as np
 import scipy
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.core.files import disposable, write_bytes
+from retinabench.core.files import check, disposable, write_bytes
 from retinabench.metrics.bootstrap import SMALL, cluster_bootstrap
 from retinabench.metrics.image_sets import SetEvaluator
 from retinabench.metrics.registry import ScoreSpec
@@ -72,7 +72,7 @@ def _folder() -> Path | None:
 def _source() -> bytes:
     digest = hashlib.sha256(f"{np.__version__} {scipy.__version__}".encode())
     for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+        digest.update(check(path).read_bytes())
     return digest.digest()
 
 
@@ -102,9 +102,9 @@ def _name(key: str, content: bytes) -> str:
 
 def _read(folder: Path, key: str) -> dict[str, Floats]:
     columns: dict[str, Floats] = {}
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, InputError):
         for path in folder.glob(f"{key}-*.npz"):
-            content = path.read_bytes()
+            content = check(path).read_bytes()
             if path.name == _name(key, content):
                 with np.load(io.BytesIO(content), allow_pickle=False) as file:
                     columns |= dict(zip(file["scores"].tolist(), file["values"], strict=True))
