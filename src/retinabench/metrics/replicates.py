@@ -106,7 +106,7 @@ def _read(folder: Path, key: str) -> dict[str, Floats]:
         for path in folder.glob(f"{key}-*.npz"):
             content = check(path).read_bytes()
             if path.name == _name(key, content):
-                with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                with np.load(path, allow_pickle=False) as file:
                     columns |= dict(zip(file["scores"].tolist(), file["values"], strict=True))
     return columns
 
