@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from support.browsers import chromium
 from support.legible import legible  # noqa: F401
 
+os.environ["RETINABENCH_CACHE"] = ""  # no test reads or writes the user's files
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

@@ -254,6 +254,11 @@ def _record(path: Path, content: Path | None, digest: str = "") -> None:
         del _written[one]
 
 
+def disposable(path: Path) -> None:
+    """Note that anyone may delete a file at any time; `confirming` does not ask for it."""
+    _record(path, None)
+
+
 def described(checked: Checked) -> str:
     """Return one line about a file that is not whole, with what to do."""
     what = "is damaged" if checked.state == "damaged" else "is missing"

@@ -94,17 +94,6 @@ class SetEvaluator:
         return values
 
 
-class StackedEvaluators:
-    """The scores of M models on the same images, one model after the other, as a function of the weights of the images."""
-
-    def __init__(self, evaluators: Sequence[SetEvaluator]) -> None:
-        self.evaluators = evaluators
-
-    def __call__(self, weight: Floats) -> Floats:
-        """Return the (R, M K) scores of images with weights (R, N)."""
-        return np.concatenate([evaluator(weight) for evaluator in self.evaluators], axis=1)
-
-
 def image_sets(test: Predictions, uncertainty: Floats, threshold: float = 0.5) -> list[ImageSet]:
     """Return the sets that exist, in the order of `SETS`: each domain, and both together, as they are and balanced.
 

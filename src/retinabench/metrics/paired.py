@@ -32,9 +32,9 @@ from scipy.special import stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
-from retinabench.metrics.bootstrap import Steps, cluster_bootstrap
+from retinabench.metrics.bootstrap import Steps
 from retinabench.metrics.clinical.thresholds import FrozenThreshold
-from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, StackedEvaluators, image_sets
+from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, image_sets
 from retinabench.metrics.intervals import (
     ALL_ALIKE,
     ONE_PATIENT,
@@ -52,6 +52,7 @@ from retinabench.metrics.intervals import (
 )
 from retinabench.metrics.over_seeds import seed_effects
 from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.replicates import replicates_of
 from retinabench.metrics.score_results import check_known
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Weighted
@@ -250,13 +251,14 @@ def _paired_set(
 ) -> PairedSet:
     draws = np.empty((0, len(evaluators) * len(chosen)))
     if bootstrap:
-        draws = cluster_bootstrap(
-            StackedEvaluators(evaluators),
-            images.cluster,
-            replicates=bootstrap,
-            seed=seed,
-            advance=lambda rows: done.add(rows * len(images)),
-        )
+        share = len(images) / len(evaluators)
+        found = [
+            replicates_of(
+                one, images.cluster, replicates=bootstrap, seed=seed, advance=lambda rows: done.add(rows * share)
+            )
+            for one in evaluators
+        ]
+        draws = np.concatenate(found, axis=1)
     return PairedSet(
         images.name,
         len(images),

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
-from retinabench.metrics.bootstrap import Steps, check_level, check_seed, cluster_bootstrap, one_blas_thread
+from retinabench.metrics.bootstrap import Steps, check_level, check_seed, one_blas_thread
 from retinabench.metrics.calibration import set_calibration
 from retinabench.metrics.clinical.groups import named_groups
 from retinabench.metrics.clinical.screening_report import baseline_of
@@ -27,6 +27,7 @@ from retinabench.metrics.image_sets import (
 from retinabench.metrics.intervals import Ends
 from retinabench.metrics.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
+from retinabench.metrics.replicates import replicates_of
 from retinabench.metrics.score_results import REFERRED, RetainedImages, Scores, SetScores
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import EPS, MANY, Cases, Floats, Weighted
@@ -376,7 +377,7 @@ def _replicates(images: ImageSet, point: Floats, bootstrap: _Bootstrap, done: St
         [*(images.scores[k] for k in columns), *wanted],
         np.append(point[columns], [spec(whole) for spec in wanted]),
     )
-    values = cluster_bootstrap(
+    values = replicates_of(
         evaluator, images.cluster, replicates=bootstrap.replicates, seed=bootstrap.seed, workers=bootstrap.workers,
         advance=lambda rows: done.add(rows * len(images)),
     )  # fmt: skip
