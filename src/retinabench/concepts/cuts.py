@@ -48,7 +48,7 @@ def _of_file(path: Path, concepts: Sequence[str]) -> dict[str, float]:
         if name not in ("all", *concepts):
             raise InputError(f"has a cut of an unknown concept '{name}'", file=path, hint=nearest(name, concepts))
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise InputError(f"the cut of '{name}' is no number", file=path, hint=f'Write "{name}" = 0.3.')
+            raise InputError(f"the cut of '{name}' is not a number", file=path, hint=f'Write "{name}" = 0.3.')
     common = dict.fromkeys(concepts, stated.pop("all")) if "all" in stated else {}
     return {name: float(value) for name, value in {**common, **stated}.items()}
 

@@ -1,6 +1,6 @@
 """Sets of grades that hold the true one as often as asked: ordinal conformal prediction, clustered by patient.
 
-A set begins with the grade that is called and grows to the more probable neighbour, so that it has no gap. Grade g is in the set unless the mass b(g) of
+A set begins with the grade that is called and grows to the more probable neighbour; it has no gaps. Grade g is in the set unless the mass b(g) of
 the grades that enter before it is surprisingly large: if its conformal p-value
 
     (sum_i v_i [b_i(y_i) >= b(g)] + B) / (sum_i v_i + B),    v_i = w(y_i) / (images of the patient),    B = max w

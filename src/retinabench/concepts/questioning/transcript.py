@@ -5,7 +5,7 @@ hashes of bank and answers, the seed. A claim that is first stated when answers 
 *exploratory*: its answers are counted, it is never decided, does not end the examination and guides no question. The registered
 claims stay what they were: a later command that leaves one out does not make the others easier to decide.
 
-Every line names the SHA-256 of the line before it, so that the hash of the last one stands for the whole transcript: whoever noted it
+Every line names the SHA-256 of the line before it, so that the hash of the last line identifies the whole transcript: a reader who noted it
 sees any later change. With an auditor's *nonce* the seed is `seed_of(bank, nonce)`, which the examined side can neither choose nor
 foresee. Transcripts of version 2 have neither; those of version 1 register the claims of the strategy `claims` alone, each decided at
 its confidence by itself.
