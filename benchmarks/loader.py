@@ -70,7 +70,7 @@ def training_step(run):
     optimizer = make_optimizer(model.train(), run.optimizer)
 
     def step(batch, labels):
-        loss = cross_entropy(model(batch), labels, Bernoulli(), run.optimizer.reweight, BatchInfo.of(labels))
+        loss = cross_entropy(model(batch), labels, Bernoulli(), BatchInfo.of(labels, reweight=run.optimizer.reweight))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

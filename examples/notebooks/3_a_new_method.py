@@ -99,7 +99,7 @@ def fit(
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         generator = torch_generator(batches.device, run.seed, "dropconnect", batch.step)
         outputs = functional_call(model, masked(model, posterior.rate, generator), (images,))
-        return {"nll": likelihood.mean_loss(outputs, labels)}
+        return {"nll": likelihood.negative_log_likelihood(outputs, labels)}
 
     return train(posterior, batches, run, checkpoint, objective=objective)
 

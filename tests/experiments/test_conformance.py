@@ -58,6 +58,40 @@ def test_a_method_that_draws_from_the_global_generator_does_not_conform(tmp_path
     assert "draws from a generator that is not derived from the seed" in found["is_reproducible"]
 
 
+FORGETFUL = """
+from retinabench.methods.map import *
+from retinabench.methods import map as correct
+from retinabench.methods.training.loop import train
+from typing import Literal
+
+class Config(correct.Config):
+    name: Literal["forgetful"] = "forgetful"
+
+def fit(model, batches, run, checkpoint, likelihood):
+    def objective(inputs, labels, batch):
+        return {"loss": likelihood.negative_log_likelihood(model(inputs), labels).mean()}
+    return train(build(model, run, likelihood), batches, run, checkpoint, objective=objective)
+"""
+
+
+def test_a_method_that_leaves_the_class_weights_out_does_not_conform(tmp_path):
+    """Its mean loss is returned as a scalar; the same losses as they are, (B,), conform."""
+    problems = {}
+    for reduction in (".mean()", ""):
+        name = f"forgetful{len(reduction)}"
+        (tmp_path / f"{name}.py").write_text(
+            FORGETFUL.replace(".mean()", reduction).replace('"forgetful"', f'"{name}"')
+        )
+        assert find_method(str(tmp_path / f"{name}.py")) == name
+        try:
+            (outcome,) = check_method(name, tmp_path / name, only=("weighs_classes",))
+        finally:
+            METHODS.remove(name)
+        problems[reduction] = outcome.problem
+    assert problems[""] == ""
+    assert "the loss is not weighted. Return losses of shape (B,)" in problems[".mean()"]
+
+
 def test_what_is_no_method_is_named(tmp_path):
     (tmp_path / "empty.py").write_text('"""Nothing."""\n')
     with pytest.raises(InputError, match="is no method"):

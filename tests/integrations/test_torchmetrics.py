@@ -10,6 +10,8 @@ from torch import multiprocessing
 from torch.utils.data import DataLoader
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.scoring import score
+from retinabench.predictions.table import Predictions
 from support.raw_outputs import NAMES, expected_scores, output_batches
 
 
@@ -32,6 +34,31 @@ def test_torchmetrics_alone_and_in_a_collection(batches):
         assert {name: float(value) for name, value in found.items()} == pytest.approx(expected_scores(batches))
     with pytest.raises(InputError, match=r"unknown score 'aurocc'.*'auroc'"):
         ReferralScores(("aurocc",))
+
+
+@pytest.mark.parametrize("sample_dim", [0, 1])
+def test_the_axis_of_posterior_samples_is_named(sample_dim):
+    """Of samples the probabilities are averaged; five samples of one logit are not five grades, nor two two classes."""
+    pytest.importorskip("torchmetrics")
+    from retinabench.integrations.torchmetrics import ReferralScores
+
+    generator = torch.Generator().manual_seed(0)
+    label = torch.arange(40) % 2
+    for samples, classes in ((5, 1), (2, 1), (3, 2)):
+        logits = torch.randn(40, samples, classes, generator=generator) + label[:, None, None] * torch.arange(classes)
+        probs = (logits.softmax(2)[..., 1] if classes == 2 else logits.sigmoid()[..., 0]).numpy()
+        expected = score(Predictions([str(k) for k in range(40)], label.numpy(), probs), bootstrap=0)["in_domain"]
+        metric = ReferralScores(NAMES, sample_dim=sample_dim)
+        metric.update(logits.movedim(1, sample_dim), label)
+        assert {name: float(value) for name, value in metric.compute().items()} == pytest.approx(
+            {name: expected.scores[name].value for name in NAMES}
+        )
+        with pytest.raises(InputError, match=r"40 images have the shape .* sample_dim=1"):
+            ReferralScores(NAMES).update(logits, label)
+    if sample_dim == 1:  # (B, S)
+        metric.reset()
+        metric.update(logits[..., 0], label)
+        assert set(metric.compute()) == set(NAMES)
 
 
 def test_outputs_of_a_sanity_check_end_no_training():
@@ -85,6 +112,8 @@ def test_lightning_logs_the_scores_of_every_validation(batches, tmp_path):
             logits, label = batch
             return {"logits": logits, "label": label} if self.returns else logits
 
+        test_step = validation_step
+
     def validate(returns):
         trainer = lightning.Trainer(
             logger=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
@@ -92,9 +121,12 @@ def test_lightning_logs_the_scores_of_every_validation(batches, tmp_path):
         )  # fmt: skip
         for some in (batches[:2], batches):  # of the second validation nothing of the first may be left
             (found,) = trainer.validate(Module(returns), DataLoader(some, batch_size=None), verbose=False)
-        return found
+        loader = DataLoader(batches, batch_size=None)
+        return found | trainer.test(Module(returns), loader, verbose=False)[0]
 
-    found = validate(returns=True)
-    assert found == pytest.approx({f"validation/{name}": value for name, value in expected_scores(batches).items()})
+    expected = expected_scores(batches).items()
+    assert validate(returns=True) == pytest.approx(
+        {f"{stage}/{name}": value for stage in ("validation", "test") for name, value in expected}
+    )
     with pytest.raises(InputError, match="returns no logits and label"):
         validate(returns=False)

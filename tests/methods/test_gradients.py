@@ -26,10 +26,10 @@ def test_minibatch_reweighting_is_the_reference(shared, case):
     logits = torch.from_numpy(golden[f"in_{case}_logits"])[:, None]
     # The reference computes in float32; so do we: seven digits.
     batch = BatchInfo.of(labels)
-    reweighted = cross_entropy(logits, labels, Bernoulli(), "minibatch", batch)
+    reweighted = cross_entropy(logits, labels, Bernoulli(), batch._replace(reweight="minibatch"))
     assert float(reweighted) == pytest.approx(float(golden[f"out_{case}_mean"]), rel=1e-5)
     plain = float(golden[f"out_{case}_plain_bce_mean"])
-    assert float(cross_entropy(logits, labels, Bernoulli(), "none", batch)) == pytest.approx(plain, rel=1e-5)
+    assert float(cross_entropy(logits, labels, Bernoulli(), batch)) == pytest.approx(plain, rel=1e-5)
 
 
 def test_constant_weights_are_those_of_the_training_set_whatever_the_batch():
@@ -43,7 +43,7 @@ def test_constant_weights_are_those_of_the_training_set_whatever_the_batch():
     logits = torch.tensor([[0.5], [-1.0], [2.0], [0.3]])
     losses = torch.log1p(torch.exp(torch.where(some > 0.5, -logits[:, 0], logits[:, 0])))
     expected = (losses * torch.tensor([2, 2, 2, 2 / 3])).mean()  # 1 / (2 p(k))
-    assert float(cross_entropy(logits, some, Bernoulli(), "constant", batch)) == pytest.approx(float(expected))
+    assert float(cross_entropy(logits, some, Bernoulli(), batch)) == pytest.approx(float(expected))
 
 
 def test_a_rate_that_is_too_high_is_named_with_step_and_term(prepared):

@@ -55,6 +55,7 @@ def test_logistic_regression_reaches_the_oracle_s_optimum():
                    "method.train_samples=4", "method.stddev_mean_init=0.2", "optimizer.reweight=none")  # fmt: skip
     posterior = Mfvi.build(nn.Linear(2, 1, bias=False), settings, Bernoulli())
     model = posterior.model
+    nn.init.zeros_(model.weight)  # the network's own start is drawn from the generator of the process
     use_generator(model, generator(1))
     objective = elbo(posterior, batches(80), settings)
     images, labels = torch.from_numpy(x).float(), torch.from_numpy(y).float()
@@ -79,7 +80,7 @@ def test_the_objective_is_the_bound_term_by_term():
     model = posterior.model
     use_generator(model, generator())
     images, labels = torch.randn(5, 3, 2, 2, generator=generator(1)), torch.tensor([1.0, 0, 0, 1, 0])
-    terms = elbo(posterior, batches(700), settings)(images, labels, BatchInfo.of(labels, 49))
+    terms = elbo(posterior, batches(700), settings)(images, labels, BatchInfo.of(labels, 49, "minibatch"))
     assert list(terms) == ["cross_entropy", "kl"]
     assert float(terms["kl"].detach()) == pytest.approx(0.3 * (50 / 200) * float(kl(model).detach()) / 700, rel=1e-5)
     # The likelihood part is the mean over three passes, reweighted by class as MAP's.

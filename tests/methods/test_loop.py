@@ -106,6 +106,20 @@ def test_a_batch_in_parts_is_the_batch(prepared, reweight):
             assert torch.allclose(tensor, weights[name], atol=1e-6), name
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+def test_losses_of_images_are_weighed_and_averaged_by_the_loop(opened, parts):
+    """An objective that returns losses (B,) trains as MAP does, bit for bit: an author cannot forget the class weights."""
+    run, batches = opened(*LENET, "optimizer.reweight=minibatch", f"optimizer.accumulate={parts}")
+
+    def losses(images, labels, batch):
+        return {"losses": Bernoulli().negative_log_likelihood(ours.model(images), labels)}
+
+    ours, theirs = (map_method.build(build_model(run.model, run.seed), run, Bernoulli()) for _ in range(2))
+    train(ours, batches, run, Checkpoint(), objective=losses)
+    train(theirs, batches, run, Checkpoint())
+    assert all(torch.equal(tensor, theirs.state()[name]) for name, tensor in ours.state().items())
+
+
 @pytest.mark.parametrize("method", ["map", "dropout"])
 def test_losses_are_float32_under_bfloat16(opened, method):
     run, batches = opened(*LENET, f"method={method}", "optimizer.precision=bfloat16")
@@ -116,7 +130,7 @@ def test_losses_are_float32_under_bfloat16(opened, method):
     terms = likelihood_only(model, batches, run, Bernoulli())(images, labels, BatchInfo.of(labels))
     assert {name: term.dtype for name, term in terms.items()} == {"cross_entropy": torch.float32}
     # Eight significant bits of the logits, none of the loss's: 2^-8 of a loss near 0.7.
-    full = cross_entropy(model(images), labels, Bernoulli(), "minibatch", BatchInfo.of(labels)).detach()
+    full = cross_entropy(model(images), labels, Bernoulli(), BatchInfo.of(labels, reweight="minibatch")).detach()
     assert float(terms["cross_entropy"].detach()) == pytest.approx(float(full), rel=4e-3)
 
 

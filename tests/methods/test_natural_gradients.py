@@ -127,9 +127,11 @@ def test_the_gradient_is_that_of_the_batch_and_the_squares_those_of_the_predicti
                      beta2=0.9)  # fmt: skip
     handed = {}
     optimizer.add = lambda p, squares: handed.__setitem__(p, squares)
-    terms = Vogn.objective(model, optimizer, run, Bernoulli())(images, labels, BatchInfo.of(labels))
+    terms = Vogn.objective(model, optimizer, run, Bernoulli())(
+        images, labels, BatchInfo.of(labels, reweight="minibatch")
+    )
     terms["cross_entropy"].backward()
-    loss = cross_entropy(oracle(images), labels, Bernoulli(), "minibatch", BatchInfo.of(labels))
+    loss = cross_entropy(oracle(images), labels, Bernoulli(), BatchInfo.of(labels, reweight="minibatch"))
     loss.backward()
     assert terms["cross_entropy"].item() == pytest.approx(loss.item(), rel=1e-4)
     for p, q in zip(model.parameters(), oracle.parameters(), strict=True):

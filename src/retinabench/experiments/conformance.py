@@ -97,20 +97,9 @@ def learns_under_its_likelihoods(subject: Subject) -> None:
 
 
 def _learns_under(subject: Subject, likelihood: Likelihood) -> None:
-    """Train on 120 points of three features, and compare the loss with that of the best constant prediction."""
+    """Compare the loss with that of the best constant prediction."""
     inputs, targets = easy_points(likelihood.name)
-    settings = {"epochs": 30, "batch_size": 20, "lr": 0.02, "warmup": 0.0, "reweight": "none", "select": "last"}
-    optimizer = subject.run.optimizer.model_copy(update=settings)
-    run, cpu = subject.run.model_copy(update={"optimizer": optimizer}), torch.device("cpu")
-    network: torch.nn.Module = MLP(3, 16, likelihood.outputs, torch.nn.ReLU)
-    if subject.run.method.needs_images:  # of one colour each
-        inputs = inputs[:, :, None, None].repeat(1, 1, 4, 4)
-        network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), network)
-    initialise(network, torch_generator(cpu, run.seed, "weights"))
-    batches = array_batches(inputs.numpy(), targets.numpy(), 20, run.seed, cpu)
-    posterior = subject.method.fit(network, batches, run, Checkpoint(), likelihood)
-    with torch.no_grad():
-        drawn = posterior.predict(inputs, 8, torch.Generator().manual_seed(1))
+    drawn = _fitted(subject, inputs, targets, likelihood)
     found, asked = tuple(drawn.shape), f"{likelihood.name}: 8 samples of 120 points"
     width = max(2, likelihood.outputs)
     require(
@@ -122,6 +111,47 @@ def _learns_under(subject: Subject, likelihood: Likelihood) -> None:
         error < 0.85 * constant,
         f"{likelihood.name}: the error on easy training points is {error:.3f}; that of a constant is {constant:.3f}",
     )
+
+
+def weighs_classes(subject: Subject) -> None:
+    """With `optimizer.reweight` a network trained where one point in six is referable predicts more of it."""
+    if "bernoulli" not in subject.run.method.supported():
+        return
+    inputs, _ = easy_points("bernoulli")
+    rare = (inputs[:, 0] > 1).float()
+    plain, weighted = (
+        float(_fitted(subject, inputs, rare, Bernoulli(), reweight=reweight).mean(dim=0)[:, 1].mean())
+        for reweight in ("none", "constant")
+    )
+    require(
+        weighted > plain + 0.01,
+        f"with optimizer.reweight=constant the mean probability of a rare class is {weighted:.3f}, without it {plain:.3f}: "
+        "the loss is not weighted. Return losses of shape (B,) from the objective, or use `cross_entropy`",
+    )
+
+
+def _fitted(subject: Subject, inputs: Tensor, targets: Tensor, likelihood: Likelihood, **settings: object) -> Tensor:
+    """Train a small network on 120 points of three features; return 8 samples of their predictions, (S, 120, C)."""
+    settings = {
+        "epochs": 30,
+        "batch_size": 20,
+        "lr": 0.02,
+        "warmup": 0.0,
+        "reweight": "none",
+        "select": "last",
+    } | settings
+    optimizer = subject.run.optimizer.model_copy(update=settings)
+    run, cpu = subject.run.model_copy(update={"optimizer": optimizer}), torch.device("cpu")
+    network: torch.nn.Module = MLP(3, 16, likelihood.outputs, torch.nn.ReLU)
+    if subject.run.method.needs_images:  # of one colour each
+        inputs = inputs[:, :, None, None].repeat(1, 1, 4, 4)
+        network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), network)
+    initialise(network, torch_generator(cpu, run.seed, "weights"))
+    batches = array_batches(inputs.numpy(), targets.numpy(), 20, run.seed, cpu)
+    posterior = subject.method.fit(network, batches, run, Checkpoint(), likelihood)
+    with torch.no_grad():
+        drawn: Tensor = posterior.predict(inputs, 8, torch.Generator().manual_seed(1))
+    return drawn
 
 
 def easy_points(likelihood: str) -> tuple[Tensor, Tensor]:
@@ -301,12 +331,14 @@ CHECKS: dict[str, _Check] = {
         travels,
         predicts_probabilities,
         learns_under_its_likelihoods,
+        weighs_classes,
         refuses_a_diverged_training,
     )
 }
 # What only a method that trains can be asked; a composed one has no posterior of its own.
 OF_TRAINED = {
-    "restores_its_posterior", "predicts_probabilities", "learns_under_its_likelihoods", "refuses_a_diverged_training",
+    "restores_its_posterior", "predicts_probabilities", "learns_under_its_likelihoods", "weighs_classes",
+    "refuses_a_diverged_training",
 }  # fmt: skip
 
 
@@ -342,6 +374,7 @@ NETWORK = ("model.name=resnet18", "model.width=4", "model.stem=small")
 
 SHORT = (
     "optimizer.epochs=3", "optimizer.batch_size=16", "optimizer.lr=0.05", "optimizer.validation_share=1",
+    "optimizer.reweight=minibatch",
 )  # fmt: skip
 
 TINY = (*NETWORK, *SHORT)

@@ -1,8 +1,8 @@
-"""Scores of every validation of a Lightning training, logged beside the module's own.
+"""Scores of every validation and test of a Lightning training, logged beside the module's own.
 
     trainer = lightning.Trainer(callbacks=[ScoreCallback()])
 
-`validation_step` returns `{"logits": logits, "label": label}`.
+`validation_step` and `test_step` return `{"logits": logits, "label": label}`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from retinabench.integrations.torchmetrics import ReferralScores
 
 
 class ScoreCallback(Callback):
-    """Logs `validation/SCORE` at the end of every validation, over the images of all processes."""
+    """Logs `validation/SCORE` and `test/SCORE`, over the images of all processes; the arguments are those of `ReferralScores`."""
 
     def __init__(
-        self, scores: Sequence[str] = DEFAULT_SCORES, referable_from: int | None = None, prefix: str = "validation/"
+        self, scores: Sequence[str] = DEFAULT_SCORES, referable_from: int | None = None, sample_dim: int | None = None
     ) -> None:
-        self.metric, self.prefix = ReferralScores(scores, referable_from), prefix
+        self.metric = ReferralScores(scores, referable_from, sample_dim)
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.metric.reset()
@@ -40,11 +40,19 @@ class ScoreCallback(Callback):
     ) -> None:
         if not isinstance(outputs, Mapping) or not {"logits", "label"} <= set(outputs):
             raise InputError(
-                "the validation step returns no logits and label",
-                hint='Return {"logits": logits, "label": label} from validation_step.',
+                f"the {trainer.state.stage or 'validation'} step returns no logits and label",
+                hint='Return {"logits": logits, "label": label} from validation_step and test_step.',
             )
         self.metric.update(outputs["logits"], outputs["label"])
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        found = self.metric.compute()
-        pl_module.log_dict({f"{self.prefix}{name}": value for name, value in found.items()})
+        self._log(pl_module, "validation")
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._log(pl_module, "test")
+
+    on_test_epoch_start = on_validation_epoch_start
+    on_test_batch_end = on_validation_batch_end
+
+    def _log(self, module: LightningModule, stage: str) -> None:
+        module.log_dict({f"{stage}/{name}": value for name, value in self.metric.compute().items()})

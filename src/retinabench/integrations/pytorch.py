@@ -30,7 +30,8 @@ def predictions_of(
 ) -> Predictions:
     """Return the predictions of a network's outputs; `values`, `columns` (N,)."""
     numbers, known = np.asarray(values), dict(columns)
-    numbers = numbers[:, None] if numbers.ndim == 1 else numbers
+    if numbers.ndim == 1 or (numbers.ndim == 3 and numbers.shape[1] == 1):
+        numbers = numbers[:, None] if numbers.ndim == 1 else numbers[:, 0]
     for name, column in known.items():
         if len(column) != len(numbers):
             raise InputError(f"{name} has {len(column)} values for {len(numbers)} images")
@@ -169,7 +170,7 @@ def predict_torch(
     with _predicting(members, samples > 1, seed, place), torch.inference_mode():
         values, known = _collect(members, batches, samples, place)
     _check_meaning(values, known, outputs)
-    return predictions_of(values[:, 0] if values.shape[1] == 1 else values, known, outputs, referable_from)
+    return predictions_of(values, known, outputs, referable_from)
 
 
 def _check_meaning(values: np.ndarray[Any, Any], known: Mapping[str, Any], outputs: Outputs | None) -> None:

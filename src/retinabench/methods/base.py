@@ -25,8 +25,19 @@ A posterior may have a method `uncertainty(inputs) -> (B,)` of its own (`Uncerta
 Letters: S posterior samples, B batch, C classes (2: not referable, referable).
 Randomness: every draw comes from a stream of `core/random_streams.py`, named after its purpose and derived from `run.seed`.
 
-`train` takes ``objective=``: ``objective(images, labels, step)`` returns named loss terms, each a mean over the images that it was given, or
-independent of them. A parameter with ``no_decay = True`` is never in the L2 term; a group of an own optimiser with ``lr_factor`` has its own
+`train` takes ``objective=``: ``objective(inputs, labels, batch)`` returns the named terms of the loss of a batch, or of a part of it, which a
+`BatchInfo` describes. A term of shape (B,) is the loss of every image: the loop weighs it by class as `optimizer.reweight` asks, and averages it in
+float32. A scalar is a penalty that does not depend on the images. Of a method with two passes::
+
+    def objective(inputs, labels, batch):
+        with precision(run, batches.device):  # bfloat16 where the run asks for it
+            one, two = model(inputs), model(inputs)
+        return {
+            "likelihood": (likelihood.negative_log_likelihood(one.float(), labels) + likelihood.negative_log_likelihood(two.float(), labels)) / 2,
+            "consistency": (one - two).float().square().mean(dim=1),
+        }
+
+A parameter with ``no_decay = True`` is never in the L2 term; a group of an own optimiser with ``lr_factor`` has its own
 learning rate; ``extra`` is saved with the network. A method overrides `Config.target_posterior` where it approximates a stated posterior, and
 `Config.gradients_per_example` where it takes other than epochs times ``train_samples`` gradient evaluations per example.
 """

@@ -125,7 +125,7 @@ def bound(model: nn.Module, scales: Scales, batches: Batches, run: TrainingRun, 
             weights = {name: p + stds[name] * noise[name] for name, p in means.items()}
             with precision(run, batches.device):
                 outputs = functional_call(model, weights, (images,))
-            losses.append(cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch))
+            losses.append(cross_entropy(outputs, labels, likelihood, batch))
         divergence = sum(
             (kl_to_zero_mean_prior(p, stds[name], prior_precision) for name, p in means.items()),
             torch.zeros((), device=images.device),

@@ -254,9 +254,7 @@ class Fsvi(TrainedByObjective):
             terms = inputs * batch.size / RELEASED_DEVICES if method.kl_weight == "released" else len(batches.train)
             repeated = labels.repeat(len(logits), *[1] * (labels.ndim - 1))
             return {
-                "cross_entropy": cross_entropy(
-                    logits.flatten(0, 1), repeated, posterior.likelihood, run.optimizer.reweight, batch
-                ),
+                "cross_entropy": cross_entropy(logits.flatten(0, 1), repeated, posterior.likelihood, batch),
                 "function_kl": kl * (inputs / len(chosen)) / terms,
             }
 
@@ -380,7 +378,7 @@ class Vbll:
             factors = head.factors()
             losses = expected_loss(posterior.likelihood, head(features), head.variance(features, factors), labels)
             return {
-                "cross_entropy": mean_loss(losses, labels, run.optimizer.reweight, batch),
+                "cross_entropy": mean_loss(losses, labels, batch),
                 "divergence": head.divergence(prior_variance, factors) / points,
             }
 

@@ -57,7 +57,7 @@ def elbo(posterior: SampledPosterior, batches: Batches, run: TrainingRun) -> Obj
     def data_term(images: Tensor, labels: Tensor, batch: BatchInfo) -> Tensor:
         with precision(run, images.device):
             outputs = model(images)  # every pass draws its own noise
-        return cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch)
+        return cross_entropy(outputs, labels, likelihood, batch)
 
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         weight = kl_weight(batch.step, batches.steps, run.optimizer.epochs, options.annealing)

@@ -257,7 +257,7 @@ class Ivon(NaturalGradient):
             for _ in range(samples):
                 with precision(run, images.device):
                     logits = functional_call(model, optimizer.perturbed(named, generator), (images,))
-                losses.append(cross_entropy(logits, labels, likelihood, run.optimizer.reweight, batch))
+                losses.append(cross_entropy(logits, labels, likelihood, batch))
             return {"cross_entropy": torch.stack(losses).mean()}
 
         return objective
@@ -383,7 +383,7 @@ class Vogn(NaturalGradient):
             if tied:
                 with precision(run, images.device):
                     outputs = functional_call(model, weights, (images,))
-                loss = cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch)
+                loss = cross_entropy(outputs, labels, likelihood, batch)
             fixed = {name: w.detach() for name, w in weights.items()}
             reweighted = run.optimizer.reweight != "none"
             shares = (

@@ -41,8 +41,9 @@ class Optimizer(Extended):
     batch_size: images per step, over all processes. accumulate: parts into which a process cuts its share of a batch to
     save memory; the loss is that of the whole batch, the statistics of batch norm are those of a part.
     schedule: step (x0.2 at one and two thirds), linear (down to `final_lr` * lr) or cosine (down to 0), after
-    `warmup` epochs of linear rise from 0. reweight: each class k is weighed by 1 / (2 p(k)), p from the batch
-    (`minibatch`) or from all training images (`constant`).
+    `warmup` epochs of linear rise from 0. reweight: `none` fits probabilities to the labels as they are. Else each class k is
+    weighed by 1 / (2 p(k)), p from the batch (`minibatch`, as in the paper) or from all training images (`constant`):
+    probabilities then are those of a population in which half of the images are referable, and fit no other.
     augment: `flip` mirrors at random; `affine` also rotates, shifts and zooms (`data/loader.py`); true and false mean
     flip and none. select: the checkpoint that predicts, by a validation score, or the last.
     validation_share: the most that the validation takes of the forward and backward passes of an epoch (`prediction.py`), by
@@ -65,7 +66,7 @@ class Optimizer(Extended):
     schedule: Literal["step", "linear", "cosine", "constant"] = "cosine"
     warmup: float = Field(1.0, ge=0)
     final_lr: float = Field(0.01, ge=0, le=1)
-    reweight: Literal["none", "minibatch", "constant"] = "minibatch"
+    reweight: Literal["none", "minibatch", "constant"] = "none"
     augment: Literal["none", "flip", "affine"] = "flip"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     compile: bool = False

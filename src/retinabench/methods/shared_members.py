@@ -84,7 +84,7 @@ def sum_of_losses(
     outputs: Tensor, labels: Tensor, likelihood: Likelihood, run: TrainingRun, batch: BatchInfo
 ) -> Tensor:
     """Return the sum of the members' mean losses, a scalar: its gradient trains each member as if it were alone; `outputs` (K, B, O), `labels` (B,)."""
-    losses = [cross_entropy(one, labels, likelihood, run.optimizer.reweight, batch) for one in outputs]
+    losses = [cross_entropy(one, labels, likelihood, batch) for one in outputs]
     return torch.stack(losses).sum()
 
 

@@ -33,22 +33,24 @@ class BatchInfo(NamedTuple):
     """A batch before it is cut into micro-batches and processes: the loss must not depend on the cut.
 
     step: 0-based number of the training step. size: images, a scalar float. positive_share: share of label 1, a scalar,
-    in the batch or, for constant weights, in the training set; used by class weights alone.
+    in the batch or, for constant weights, in the training set; used by class weights alone. reweight: as in `Optimizer`.
     """
 
     step: int
     size: Tensor
     positive_share: Tensor
+    reweight: str = "none"
 
     @classmethod
-    def of(cls, labels: Tensor, step: int = 0) -> BatchInfo:
+    def of(cls, labels: Tensor, step: int = 0, reweight: str = "none") -> BatchInfo:
         """Describe a batch that is processed at once."""
         size = torch.full((), float(len(labels)), device=labels.device)
-        return cls(step, size, labels.float().mean())
+        return cls(step, size, labels.float().mean(), reweight)
 
 
-# (inputs, labels, batch) -> the named terms of the loss. Called for every part of a batch (`optimizer.accumulate`, several
-# processes, little memory): each term is a mean over the images of the part, or does not depend on them.
+# (inputs, labels, batch) -> the named terms of the loss, called for every part of a batch (`optimizer.accumulate`, several
+# processes, little memory). A term of shape (B,) is the loss of every image of the part, which `gradients` weighs by class and
+# averages. A scalar is a mean that was weighed already (`cross_entropy`), or a penalty that does not depend on the images.
 Objective = Callable[[Tensor, Tensor, BatchInfo], dict[str, Tensor]]
 
 
@@ -64,19 +66,16 @@ def class_weights(labels: Tensor, positive_share: Tensor) -> Tensor:
     return 0.5 / share
 
 
-def cross_entropy(outputs: Tensor, labels: Tensor, likelihood: Likelihood, reweight: str, batch: BatchInfo) -> Tensor:
-    """Return the mean negative log-likelihood of outputs (B, O) in nats, a scalar, computed in float32.
-
-    reweight: `minibatch` and `constant` weigh examples by `class_weights`, for one logit only; `none` does not.
-    """
-    if reweight == "none":
+def cross_entropy(outputs: Tensor, labels: Tensor, likelihood: Likelihood, batch: BatchInfo) -> Tensor:
+    """Return the mean negative log-likelihood of outputs (B, O) in nats, a scalar, computed in float32 and weighted by class."""
+    if batch.reweight == "none":
         return likelihood.mean_loss(outputs.float(), labels)
-    return mean_loss(likelihood.negative_log_likelihood(outputs.float(), labels), labels, reweight, batch)
+    return mean_loss(likelihood.negative_log_likelihood(outputs.float(), labels), labels, batch)
 
 
-def mean_loss(losses: Tensor, labels: Tensor, reweight: str, batch: BatchInfo) -> Tensor:
-    """Return the mean of losses (B,), weighted as in `cross_entropy`."""
-    if reweight == "none":
+def mean_loss(losses: Tensor, labels: Tensor, batch: BatchInfo) -> Tensor:
+    """Return the mean of losses (B,), weighted by `class_weights` unless `reweight` is `none`."""
+    if batch.reweight == "none":
         return losses.mean()
     return (losses * class_weights(labels, batch.positive_share)).mean()
 
@@ -141,7 +140,7 @@ def describe_batch(labels: Tensor, step: int, batches: Batches, reweight: str) -
     share = positive / whole
     if reweight == "constant":
         share = share.new_full((), batches.positive_share)
-    return BatchInfo(step, whole, share)
+    return BatchInfo(step, whole, share, reweight)
 
 
 def gradients(
@@ -155,7 +154,7 @@ def gradients(
     limits: BatchLimits,
     accumulate: int,
 ) -> Terms:
-    """Leave the gradient of a batch of images (B, ...) in the parameters; return the terms of every part."""
+    """Leave the gradient of a batch of images (B, ...) in the parameters; return the terms of every part, as scalars."""
     state, restore_buffers = noise.get_state(), _kept_buffers(model)
 
     def begin_again() -> None:
@@ -169,7 +168,10 @@ def gradients(
         result: Terms = []
         for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
             if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
-                terms = objective(some, theirs, batch)
+                terms = {
+                    name: mean_loss(term.float(), theirs, batch) if term.ndim else term
+                    for name, term in objective(some, theirs, batch).items()
+                }
                 loss = sum(terms.values(), torch.zeros((), device=labels.device))
                 torch.autograd.backward(loss * (len(theirs) / batch.size))
                 result.append(({name: term.detach() for name, term in terms.items()}, len(theirs)))

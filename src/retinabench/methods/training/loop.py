@@ -273,7 +273,7 @@ def likelihood_only(model: nn.Module, batches: Batches, run: TrainingRun, likeli
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         with precision(run, batches.device):
             outputs = model(images)
-        return {"cross_entropy": cross_entropy(outputs, labels, likelihood, run.optimizer.reweight, batch)}
+        return {"cross_entropy": cross_entropy(outputs, labels, likelihood, batch)}
 
     return objective
 
