@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.data.labels import Survey
+from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
+from retinabench.data.tasks import load_task
 from support.kaggle_layout import write_aptos, write_eyepacs, write_pictures
 
 MANY = 64  # images, so that every task finds enough
@@ -57,6 +60,78 @@ def messidor(root):
     return root, {}
 
 
+def tables(root, files, images, **options):
+    """Write tables of labels, and a photograph of each image with its grade."""
+    for name, lines in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("\n".join([*lines, ""]))
+    write_pictures(root, "", [(f"{name}", grade) for name, grade in images], "folder")
+    return root, options
+
+
+@source
+def brset(root):
+    lines = [f"img{k:05d},{k // 2},{k % 2 + 1},{k % 5},Canon CR" for k in range(MANY)]
+    images = [(f"fundus_photos/img{k:05d}.jpg", k % 5) for k in range(MANY)]
+    return tables(root, {"labels.csv": ["image_id,patient_id,exam_eye,DR_ICDR,camera", *lines]}, images)
+
+
+@source
+def mbrset(root):
+    lines = [f"{k // 4},{k // 4}.{k % 4 + 1}.jpg,{('left', 'right')[k % 2]},{k % 5}.0" for k in range(MANY)] + [
+        "99,99.1.jpg,left,"
+    ]
+    images = [(f"images/{k // 4}.{k % 4 + 1}.jpg", k % 5) for k in range(MANY)]
+    return tables(root, {"labels_mbrset.csv": ["patient,file,laterality,final_icdr", *lines]}, images)
+
+
+@source
+def ddr(root):
+    parts = ("train", "valid", "test")
+    files = {f"{part}.txt": [f"007-{part}-{k}.jpg {k % 6}" for k in range(MANY)] for part in parts}
+    return tables(root, files, [(f"{part}/007-{part}-{k}.jpg", k % 5) for part in parts for k in range(MANY)])
+
+
+@source
+def deepdrid(root):
+    head = "patient_id,image_id,image_path,Overall quality,left_eye_DR_Level,right_eye_DR_Level,patient_DR_Level"
+    files, images = {}, []
+    for part, first in (("training", 1), ("validation", 265)):
+        folder, rows = f"regular-fundus-{part}", [(first + k // 4, "lr"[k // 2 % 2], k % 2 + 1) for k in range(MANY)]
+        lines = [
+            f"{p},{p}_{e}{i},{folder}\\{p}\\{p}_{e}{i}.jpg,1,{p % 5 if e == 'l' else ''},{(p + 1) % 5 if e == 'r' else ''},{p % 5}"
+            for p, e, i in rows
+        ]
+        files[f"{folder}/{folder}.csv"] = [head, *lines]
+        images += [(f"{folder}/Images/{p}/{p}_{e}{i}.jpg", p % 5) for p, e, i in rows]
+    return tables(root, files, images)
+
+
+@source
+def rfmid(root):
+    parts = {"Training_Set/RFMiD_Training_Labels.csv": "Training", "Evaluation_Set/RFMiD_Validation_Labels.csv": "Validation",
+             "Test_Set/RFMiD_Testing_Labels.csv": "Test"}  # fmt: skip
+    files = {name: ["ID,Disease_Risk,DR,ARMD", *(f"{k},1,{k % 2},0" for k in range(1, MANY))] for name in parts}
+    images = [
+        (f"{name.partition('/')[0]}/{part}/{k}.png", k % 5) for name, part in parts.items() for k in range(1, MANY)
+    ]
+    return tables(root, files, images)
+
+
+@source
+def odir(root):
+    sides, kinds = ("left", "right"), ("D", "N", "C")
+    lines = [f"{k // 2},{k // 2}_left.jpg,\"['{kinds[k % 3]}']\",{k // 2}_{sides[k % 2]}.jpg" for k in range(MANY)]
+    images = [(f"preprocessed_images/{k // 2}_{sides[k % 2]}.jpg", k % 5) for k in range(MANY)]
+    return tables(root, {"full_df.csv": ["ID,Left-Fundus,labels,filename", *lines]}, images)
+
+
+@source
+def airogs(root):
+    lines = ["challenge_id,class", *(f"TRAIN{k:06d},{('NRG', 'RG')[k % 2]}" for k in range(MANY))]
+    return tables(root, {"train_labels.csv": lines}, [(f"{k % 6}/TRAIN{k:06d}.jpg", k % 5) for k in range(MANY)])
+
+
 @source
 def retinamnist(root):
     random = np.random.default_rng(0)
@@ -82,6 +157,45 @@ def test_every_data_set_is_here():
 def opened(request, tmp_path):
     root, options = SOURCES[request.param](tmp_path)
     return DATASETS.find(request.param), root, options
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "label", "row"),
+    [  # one row as its table states it: id, patient, eye, grade (2 stands for label 1), split
+        ("brset", 64, "", ("img00003", "1", "left", 3, "test")),
+        ("mbrset", 64, "", ("2.2.jpg", "2", "right", 4, "test")),
+        ("ddr", 3 * 54, "", ("007-valid-4.jpg", "007-valid-4.jpg", "", 4, "validation")),
+        ("deepdrid", 128, "", ("265_r2", "265", "right", 1, "test")),
+        ("rfmid", 3 * 63, "retinopathy of any grade", ("validation-3", "validation-3", "", 2, "validation")),
+        ("odir", 64, "retinopathy of any grade", ("1_right.jpg", "1", "right", 2, "test")),
+        ("airogs", 64, "referable glaucoma", ("TRAIN000001", "TRAIN000001", "", 2, "test")),
+    ],
+)
+def test_a_table_of_labels_is_read_as_it_is_published(name, images, label, row, tmp_path):
+    root, _ = SOURCES[name](tmp_path)
+    dataset, survey = DATASETS.find(name), Survey()
+    records = dataset.records(root, survey=survey)
+    assert (len(records), dataset.label) == (images, label)
+    columns = (records.image_id, records.patient_id, records.eye, records.grade, records.split)
+    assert row in set(zip(*(column.tolist() for column in columns), strict=True))
+    ungradable = [image for image, why in survey.left_out if why == "ungradable"]
+    assert ungradable == {
+        "mbrset": ["99.1.jpg"],
+        "ddr": [f"007-{p}-{k}.jpg" for p in ("train", "valid", "test") for k in range(5, 64, 6)],
+    }.get(name, [])
+
+
+def test_a_shifted_set_whose_labels_mean_something_else_is_asked_about(tmp_path):
+    folders = {}
+    for name in ("idrid", "airogs", "brset"):
+        (tmp_path / name).mkdir()
+        root, options = SOURCES[name](tmp_path / name)
+        folders[name] = prepare(
+            name, tmp_path / f"{name}-prepared", recipe=Recipe(16), source=root, workers=1, **options
+        ).folder
+    (note,) = (n for n in load_task(folders["idrid"], "country_shift", folders["airogs"]).notes if "label 1" in n)
+    assert note.startswith("label 1 of 'idrid' is referable retinopathy by its grade, of 'airogs' referable glaucoma")
+    assert not any("label 1" in n for n in load_task(folders["idrid"], "country_shift", folders["brset"]).notes)
 
 
 def test_the_data_card_answers_the_questions(opened):

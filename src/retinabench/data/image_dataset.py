@@ -50,6 +50,7 @@ class ImageDataset:
     needs_source: bool = True  # whether the data set is read from files
     counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # split -> images of grades 0 … 4, or of all
     text: str = ""  # the data card, as Markdown
+    label: str = ""  # what label 1 means, of a set without the five grades
 
     def image(self, source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
         """Return one image (size, size, 3), RGB, preprocessed."""

@@ -3,12 +3,20 @@
 card = "Markdown, its first line the title"
 steps = "How to get the files by hand, in one paragraph."
 counts = { train = [...], test = [...] }      # published images by grade, or of all grades
+label = "any retinopathy"                     # optional: what label 1 means, of a set without the five grades
 remote = { url = "https://…", name = "…" }    # optional: a file that needs no login
 
 [[labels]]                                    # one table of labels or several
 file = "trainLabels.csv"
 image = "image"                               # column of the image's name
-grade = "level"                               # column of its grade, 0 to 4
+grade = "level"                               # column of its grade, 0 to 4; or a table, eye in the name -> column
+grades = { RG = 2, NRG = 0, "*" = 0 }         # optional: grade of a cell, and of all other cells
+ungradable = ["5", ""]                        # optional: cells of images that are left out
+header = ["image", "level"]                   # optional: the columns of a text file that has blanks between its cells
+prefix = "train-"                             # optional: put before names that repeat in other tables
+patient = "patient_id"                        # optional: columns of patient and eye, and which eye a cell is
+eye = "exam_eye"
+eyes = { 1 = "right", 2 = "left" }
 gradable = "…"                                # optional: column of 0 and 1; images with 0 are left out
 folder = "train"                              # optional: the folder that its images are in, where names repeat
 pattern = '(?P<patient>…)_(?P<eye>…)'         # optional: patient and eye in the name, and `written`, how people write it
@@ -38,7 +46,7 @@ from retinabench.core.settings import Frozen
 from retinabench.data.archives import Files, Remote, open_files
 from retinabench.data.dataset import Records, join, make_records
 from retinabench.data.image_dataset import ImageDataset
-from retinabench.data.labels import Survey, grade_of, ids_of, pair, placed, read_table, stem, word_of
+from retinabench.data.labels import Row, Survey, grade_of, ids_of, pair, placed, read_table, stem, word_of
 
 FOLDER = Path(__file__).with_name("datasets")
 
@@ -48,8 +56,15 @@ class LabelTable(Frozen):
 
     file: str
     image: str
-    grade: str
+    grade: str | dict[str, str]
     hint: str
+    grades: dict[str, int] = Field(default_factory=dict)
+    ungradable: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    prefix: str = ""
+    patient: str = ""
+    eye: str = ""
+    eyes: dict[str, str] = Field(default_factory=dict)
     gradable: str = ""
     folder: str = ""
     pattern: Pattern = ""
@@ -73,7 +88,8 @@ class Definition(Frozen):
     card: str
     steps: str
     labels: tuple[LabelTable, ...]
-    counts: dict[str, tuple[int, ...]]
+    counts: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    label: str = ""
     remote: Remote | None = None
     eyes: EyeTable | None = None
 
@@ -91,6 +107,7 @@ def dataset(file: Path) -> ImageDataset:
         remote=None if remote is None else lambda size: remote,
         counts=defined.counts,
         text=defined.card,
+        label=defined.label,
     )
 
 
@@ -138,8 +155,9 @@ def _labels(
 
 def _part(table: LabelTable, files: Files, path: str, survey: Survey | None, split: str | None) -> Records:
     where = files.where(path)
-    columns = [name for name in (table.image, table.grade, table.split_column, table.gradable) if name]
-    rows = read_table(files, path, columns)
+    of_grades = [table.grade] if isinstance(table.grade, str) else list(table.grade.values())
+    named = (table.image, *of_grades, table.split_column, table.gradable, table.patient, table.eye)
+    rows = read_table(files, path, [name for name in named if name], table.header)
     if table.rows and len(rows) != sum(table.rows.values()) and split is None:
         raise InputError(
             f"has {len(rows):,} rows, not {sum(table.rows.values()):,}: the published split goes by row number and "
@@ -148,8 +166,11 @@ def _part(table: LabelTable, files: Files, path: str, survey: Survey | None, spl
             hint=f"Use {table.file} as downloaded, or put all rows into one split, such as --split test.",
         )
     images = ids_of(rows, table.image, where)
-    if table.gradable:  # an empty grade is only good where the image is said to be ungradable
-        good = [word_of(row, table.gradable, where, ("0", "1")) == "1" for row in rows]
+    if table.gradable or table.ungradable:  # an empty grade is only good where the image is said to be ungradable
+        cells = [row[1][of_grades[0]] for row in rows]
+        good = [cell.removesuffix(".0") not in table.ungradable for cell in cells]
+        if table.gradable:
+            good = [word_of(row, table.gradable, where, ("0", "1")) == "1" for row in rows]
         if survey is not None:
             survey.left_out += [(i, "ungradable") for i, kept in zip(images, good, strict=True) if not kept]
         rows = [row for row, kept in zip(rows, good, strict=True) if kept]
@@ -167,13 +188,29 @@ def _part(table: LabelTable, files: Files, path: str, survey: Survey | None, spl
     elif table.rows:
         splits = [name for name, count in table.rows.items() for _ in range(count)]
         splits = (splits + ["validation"] * len(rows))[: len(rows)]  # of another number all get one split
+    patients = [name["patient"] for name in names if name is not None] or None
+    if table.patient:
+        patients = [row[1][table.patient] for row in rows]
+    cells = [name["eye"] for name in names if name is not None]
+    if table.eye:
+        cells = [word_of(row, table.eye, where, list(table.eyes)) for row in rows]
     return make_records(
-        images,
-        (grade_of(row, table.grade, where) for row in rows),
-        patient_id=[name["patient"] for name in names if name is not None] or None,
-        eye=[name["eye"] for name in names if name is not None] or None,
+        [f"{table.prefix}{image}" for image in images],
+        [_grade(table, row, cells[k] if cells else "", where) for k, row in enumerate(rows)],
+        source=images,
+        patient_id=patients,
+        eye=[table.eyes.get(cell, cell) for cell in cells] or None,
         split=splits,
     )
+
+
+def _grade(table: LabelTable, row: Row, eye: str, where: str) -> int:
+    column = table.grade if isinstance(table.grade, str) else table.grade[eye]
+    if not table.grades:
+        return grade_of(row, column, where)
+    if "*" in table.grades:
+        return table.grades.get(row[1][column], table.grades["*"])
+    return table.grades[word_of(row, column, where, list(table.grades))]
 
 
 def _eyes(table: EyeTable, files: Files, survey: Survey | None) -> dict[str, tuple[str, str]]:

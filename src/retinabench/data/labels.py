@@ -177,8 +177,11 @@ def placed(records: Records, split: str | None) -> Records:
 Row = tuple[int, dict[str, str]]  # its number from 1, and its cells without surrounding blanks
 
 
-def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
-    """Read a CSV: comma, semicolon or tab; UTF-8 with or without a byte-order mark; blank rows are skipped."""
+def read_table(files: Files, name: str, columns: Sequence[str], header: Sequence[str] = ()) -> list[Row]:
+    """Read a CSV: comma, semicolon or tab; UTF-8 with or without a byte-order mark; blank rows are skipped.
+
+    With `header` the file has no header of its own, and a blank between its cells.
+    """
     where = files.where(name)
     try:
         text = files.read(name).decode("utf-8-sig")
@@ -187,11 +190,11 @@ def read_table(files: Files, name: str, columns: Sequence[str]) -> list[Row]:
             f"is not UTF-8 text (byte {error.start + 1})", file=where, hint="Save it as CSV UTF-8."
         ) from None
     first = text.partition("\n")[0]
-    separator = max(",;\t", key=first.count)
+    separator = " " if header else max(",;\t", key=first.count)
     table = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     rows: list[Row] = []
     try:
-        header = [cell.strip() for cell in next(table, [])]
+        header = header or [cell.strip() for cell in next(table, [])]
         _check_header(header, columns, where)
         for number, cells in enumerate(table, start=1):
             if not any(cell.strip() for cell in cells):

@@ -189,6 +189,7 @@ def prepare(
         **{key: value for key, value in vars(recipe).items() if key != "corrupt"},
         # Without damage it is not named, as in folders of earlier versions.
         **({} if recipe.corrupt is None else {"corrupt": str(recipe.corrupt)}),
+        **({"label": dataset.label} if dataset.label else {}),
         "format": FORMAT,
         "source": _place(source),
         "label_table": _digest(rows),

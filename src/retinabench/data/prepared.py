@@ -83,7 +83,7 @@ PIXEL_SETTINGS = ("preprocess", "blur", "published")
 
 _KINDS = {
     "dataset": str, "source": str, "label_table": str, "corrupt": str, "preprocess": str, "blur": int,
-    "published": bool, "columns": dict,
+    "published": bool, "columns": dict, "label": str,
 }  # fmt: skip
 
 
@@ -99,6 +99,7 @@ class PreparedSettings:
     blur: int | None = None
     published: bool | None = None
     columns: Mapping[str, str] | None = None
+    label: str | None = None
     content: JsonObject = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -118,7 +119,12 @@ class PreparedSettings:
     @property
     def graded(self) -> bool:
         """Whether the labels were read from grades."""
-        return "label" not in (self.columns or {})
+        return "label" not in (self.columns or {}) and not self.label
+
+    @property
+    def meaning(self) -> str:
+        """What label 1 means."""
+        return "referable retinopathy by its grade" if self.graded else self.label or "what its file of labels says"
 
     def other_pixels(self, other: PreparedSettings) -> list[str]:
         """Return which of `PIXEL_SETTINGS` differ."""
@@ -195,6 +201,7 @@ class Prepared:
     shifted: Path | None = None
     truth: NDArray[np.int8] | None = None
     settings: PreparedSettings = field(default_factory=PreparedSettings)
+    doubt: str = ""  # of two folders whose labels mean different things
 
     def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[Path, Path | None, int]]:
         """Pickle as paths, since pickling the shards would copy all images."""
@@ -330,6 +337,18 @@ def with_shifted(first: Prepared, second: Prepared) -> Prepared:
         files_of_shards=first.files_of_shards + second.files_of_shards,
         graded=first.graded and second.graded,
         shifted=second.folder,
+        doubt=_doubt(first, second),
+    )
+
+
+def _doubt(first: Prepared, second: Prepared) -> str:
+    """Return a sentence where the labels of two folders mean different things, else nothing."""
+    ours, theirs = first.settings.meaning, second.settings.meaning
+    if ours == theirs:
+        return ""
+    return (
+        f"label 1 of '{first.name}' is {ours}, of '{second.name}' {theirs}: unless these are the same, scores on the shifted "
+        "images do not show what the shift does"
     )
 
 

@@ -26,6 +26,7 @@ DATASETS: Registry[Any] = Registry(
         "aptos": "datasets/aptos.toml",
         "idrid": "retinabench.data.datasets.idrid:DATASET",
         "messidor": "datasets/messidor.toml",
+        **{name: f"datasets/{name}.toml" for name in ("brset", "mbrset", "ddr", "deepdrid", "rfmid", "odir", "airogs")},
         "retinamnist": "retinabench.data.datasets.medmnist:DATASET",
         "folder": "retinabench.data.datasets.folder:DATASET",
     },

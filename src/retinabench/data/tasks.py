@@ -162,6 +162,8 @@ def _check(name: str, data: Prepared, splits: Splits, folder: str | Path, shifte
 def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
     """Yield notes on images left out or held out, patients in several splits, and counts other than published."""
     records = data.records
+    if data.doubt:
+        yield data.doubt
     if division.repairs is not None:
         for split, rows in division.repairs(records).items():
             if fewer := len(rows) - len(splits.get(split, ())):
