@@ -12,6 +12,8 @@ from scipy.stats import multivariate_normal
 from sklearn.covariance import ledoit_wolf
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import NearestNeighbors
 from torch import nn
 
 from retinabench.core.errors import InputError
@@ -22,6 +24,7 @@ from retinabench.experiments.run import execute
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods import distance_aware, laplace
 from retinabench.methods.distance_aware import bound_spectral_norms
+from retinabench.methods.feature_scores import FeatureScores, ScoredPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
 from retinabench.metrics.uncertainty import referral_uncertainty
@@ -68,6 +71,71 @@ def test_mahalanobis_distances_have_one_covariance():
     expected = np.einsum("bci,ij,bcj->bc", gap, np.linalg.inv(covariance), gap).min(axis=1)
     found = posterior_of(values, labels, "mahalanobis").uncertainty(torch.from_numpy(new).float())
     assert np.allclose(found.numpy(), expected, rtol=1e-6)
+
+
+def test_the_relative_distance_leaves_out_what_all_images_vary_in():
+    values, labels, new = case(100, 5)
+    whole = values.mean(0)
+    gap = new.astype(np.float32) - whole
+    of_all = np.einsum("bi,ij,bj->b", gap, np.linalg.inv(ledoit_wolf(values)[0]), gap)
+    alone = posterior_of(values, labels, "mahalanobis").uncertainty(torch.from_numpy(new).float()).numpy()
+    found = posterior_of(values, labels, "relative").uncertainty(torch.from_numpy(new).float()).numpy()
+    assert np.allclose(found, alone - of_all, rtol=1e-6)
+
+
+def scored(values, **config):
+    """The posterior of a last layer alone, with what it keeps of values (N, D)."""
+    network = split_last_layer(nn.Linear(values.shape[1], config.pop("outputs", 3)))
+    for parameter in network.head.parameters():  # the network's own start is drawn from the generator of the process
+        nn.init.normal_(parameter, 0, 0.5, generator=torch.Generator().manual_seed(3))
+    posterior = ScoredPosterior(network, Bernoulli(), FeatureScores.Config(**config))
+    posterior.keep(torch.from_numpy(values), torch.Generator().manual_seed(0))
+    weight, bias = (tensor.detach().double().numpy() for tensor in (network.head.weight, network.head.bias))
+    return posterior, weight, bias
+
+
+def test_neighbours_are_scikit_learn_s():
+    values, _, new = case(80, 6)
+    posterior, *_ = scored(values, score="knn", neighbours=7)
+    oracle = NearestNeighbors(n_neighbors=7).fit(values / np.linalg.norm(values, axis=1, keepdims=True))
+    unit = new.astype(np.float32).astype(float)
+    distances, _ = oracle.kneighbors(unit / np.linalg.norm(unit, axis=1, keepdims=True))
+    assert np.allclose(posterior.uncertainty(torch.from_numpy(new).float()).numpy(), distances[:, -1], atol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_vim_and_the_scores_of_logits_by_hand(outputs):
+    """One logit f counts as two, -f/2 and f/2."""
+    values, _, new = case(80, 6)
+    new = new.astype(np.float32).astype(float)
+    found, logits = {}, None
+    for score in ("max_logit", "energy", "vim"):
+        posterior, weight, bias = scored(values, score=score, outputs=outputs, directions=4)
+        found[score] = posterior.uncertainty(torch.from_numpy(new).float()).numpy()
+    if outputs == 1:
+        weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+    logits = new @ weight.T + bias
+    assert np.allclose(found["max_logit"], -logits.max(axis=1), atol=1e-6)
+    assert np.allclose(found["energy"], -logsumexp(logits, axis=1), atol=1e-6)
+    origin = -np.linalg.pinv(weight) @ bias
+    _, _, right = np.linalg.svd(values - origin, full_matrices=False)
+    rest = right[4:]
+    alpha = (values @ weight.T + bias).max(axis=1).mean() / np.linalg.norm((values - origin) @ rest.T, axis=1).mean()
+    expected = alpha * np.linalg.norm((new - origin) @ rest.T, axis=1) - logsumexp(logits, axis=1)
+    assert np.allclose(found["vim"], expected, atol=1e-6)
+
+
+def test_vim_sees_what_leaves_the_plane_of_the_training_images():
+    """Training images lie near a plane of the features; others leave it and have logits like theirs."""
+    random = np.random.default_rng(0)
+    plane = np.linalg.qr(random.normal(size=(8, 8)))[0]
+    inside = random.normal(size=(300, 2)) @ plane[:2] + 0.05 * random.normal(size=(300, 8))
+    outside = inside[:100] + 0.8 * random.choice([-1, 1], size=(100, 1)) * plane[5]
+    posterior, *_ = scored(inside[100:], score="vim", directions=2)
+    nn.init.zeros_(posterior.model.head.bias)  # the logits are equal at 0, which is in the plane
+    posterior.keep(torch.from_numpy(inside[100:]), torch.Generator())
+    near, far = (posterior.uncertainty(torch.from_numpy(x).float()).numpy() for x in (inside[:100], outside))
+    assert roc_auc_score(np.repeat([0, 1], 100), np.concatenate([near, far])) > 0.9
 
 
 def test_a_class_of_one_image_has_no_covariance():

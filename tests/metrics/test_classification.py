@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -209,12 +210,23 @@ def test_of_the_probability_and_of_the_uncertainty():
         np.testing.assert_allclose(SCORES[name](w), expected, rtol=1e-12, err_msg=name)
 
 
+def test_the_fpr_counts_shifted_images_below_the_uncertainty_that_holds_95_percent():
+    w, copies = weighted_and_repeated()
+    expected = []
+    for _, _, uncertainty, shifted in copies:
+        inside = np.sort(uncertainty[shifted == 0])
+        limit = inside[math.ceil(0.95 * len(inside) - 1e-9) - 1]
+        expected.append((uncertainty[shifted == 1] <= limit).mean())
+    np.testing.assert_allclose(SCORES["ood_fpr95"](w), expected, rtol=1e-12)
+
+
 def test_one_class_and_one_domain_are_undefined():
     cases = Cases([1, 1, 0], [0.2, 0.5, 0.7])
     w = Weighted(cases, np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])[:, cases.order])
     assert np.isnan(classification.auroc_of(w)).tolist() == [True, False]
     assert np.isnan(classification.ood_auroc_of(w)).all()
     assert np.isnan(classification.ood_auprc_of(w)).all()
+    assert np.isnan(classification.ood_fpr95_of(w)).all()
 
 
 def test_the_sensitivity_within_a_rate_is_the_highest_of_scikit_learns_steps():

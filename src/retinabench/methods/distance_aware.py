@@ -251,8 +251,10 @@ class DensityPosterior(PointPosterior):
         """Return -log density, or the least squared Mahalanobis distance, of images (B, ...): (B,), float64."""
         self.model.eval()
         features = self.model.features(images)
-        if self.density == "mahalanobis":
-            return torch.stack([one.distance(features) for one in self.gaussians]).amin(dim=0)
+        if self.density != "class":
+            of_classes, of_all = self.gaussians[: len(self.log_shares)], self.gaussians[len(self.log_shares) :]
+            nearest = torch.stack([one.distance(features) for one in of_classes]).amin(dim=0)
+            return nearest - of_all[0].distance(features) if of_all else nearest
         logs = torch.stack([one.log_density(features) for one in self.gaussians])
         return -torch.logsumexp(logs + self.log_shares[:, None], dim=0)
 
@@ -280,7 +282,8 @@ class Ddu:
 
         u(x) = -log Σ_c π_c N(h(x); μ_c, Σ_c)      or, `density` = mahalanobis,      u(x) = min_c (h - μ_c)ᵀ Σ⁻¹ (h - μ_c)
 
-    The second has one Σ for all classes (Lee et al. 2018). Covariances are shrunk towards a multiple of the identity by Ledoit and Wolf's
+    The second has one Σ for all classes (Lee et al. 2018); `relative` subtracts from it the distance to one Gaussian around all training
+    images, which takes away what all images vary in (Ren et al. 2021). Covariances are shrunk towards a multiple of the identity by Ledoit and Wolf's
     formula: with fewer images than features the empirical one has no inverse. The predictions file has u as its column
     `uncertainty`, which orders the referral (`score --uncertainty own`, and by default). The probabilities are MAP's.
 
@@ -294,11 +297,12 @@ class Ddu:
     shrunk covariance is nearly a sphere outside the training images' span.
 
     **Source.** Mukhoti et al. 2023, Deep Deterministic Uncertainty: A New Simple Baseline; Lee et al. 2018, A Simple Unified
-    Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks; Ledoit and Wolf 2004.
+    Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks; Ren et al. 2021, A Simple Fix to Mahalanobis Distance for
+    Improving Near-OOD Detection; Ledoit and Wolf 2004.
     """
 
     class Config(MethodConfig):
-        """density: a Gaussian with its own covariance per `class`, or `mahalanobis` distances by one covariance.
+        """density: a Gaussian with its own covariance per `class`, or `mahalanobis` distances by one covariance, or these `relative` to all images.
 
         spectral_bound: largest spectral norm of a layer of the trunk where the trunk is trained; 0: no bound.
         """
@@ -309,7 +313,7 @@ class Ddu:
 
         name: Literal["ddu"] = "ddu"
         samples: Literal[1] = 1
-        density: Literal["class", "mahalanobis"] = "class"
+        density: Literal["class", "mahalanobis", "relative"] = "class"
         spectral_bound: float = Field(6.0, ge=0)
 
     @staticmethod
@@ -327,15 +331,20 @@ class Ddu:
     ) -> DensityPosterior:
         """Train MAP, and put the Gaussians around the features of the training images in one pass."""
         posterior = train(Ddu.build(model, run, likelihood), batches, run, checkpoint)
-        posterior.model.eval()
-        features, labels = [], []
-        with torch.no_grad():
-            for images, truth in batches.rows(batches.train):
-                with precision(run, batches.device):
-                    features.append(posterior.model.features(images).double())
-                labels.append(truth.long())
-        estimate_densities(posterior, torch.cat(features), torch.cat(labels))
+        estimate_densities(posterior, *training_features(posterior.model, batches, run))
         return posterior
+
+
+@torch.no_grad()
+def training_features(network: SplitNetwork, batches: Batches, run: TrainingRun) -> tuple[Tensor, Tensor]:
+    """Return features (N, D) of the training images in float64, and their labels (N,), by one pass."""
+    network.eval()
+    features, labels = [], []
+    for images, truth in batches.rows(batches.train):
+        with precision(run, batches.device):
+            features.append(network.features(images).double())
+        labels.append(truth.long())
+    return torch.cat(features), torch.cat(labels)
 
 
 def estimate_densities(posterior: DensityPosterior, features: Tensor, labels: Tensor) -> None:
@@ -348,9 +357,11 @@ def estimate_densities(posterior: DensityPosterior, features: Tensor, labels: Te
         )
     means = torch.stack([features[labels == one].mean(dim=0) for one in classes])
     posterior.log_shares = (counts.double() / len(labels)).log()
-    if posterior.density == "mahalanobis":
+    if posterior.density != "class":
         shared = ShrunkGaussian.fit(means[0], features - means[torch.searchsorted(classes, labels)])
         posterior.gaussians = [ShrunkGaussian(mean, shared.vectors, shared.spectrum, shared.floor) for mean in means]
+        if posterior.density == "relative":
+            posterior.gaussians.append(ShrunkGaussian.fit(features.mean(dim=0), features - features.mean(dim=0)))
     else:
         posterior.gaussians = [
             ShrunkGaussian.fit(mean, features[labels == one] - mean) for mean, one in zip(means, classes, strict=True)

@@ -33,6 +33,7 @@ METHODS: Registry[Any] = Registry(
         "sequential_anchored": "retinabench.methods.anchored:SequentialAnchored",
         "sngp": "retinabench.methods.distance_aware:Sngp",
         "ddu": "retinabench.methods.distance_aware:Ddu",
+        "feature_scores": "retinabench.methods.feature_scores:FeatureScores",
         "dropout_off": "retinabench.methods.dropout:DropoutOff",
         "tta": "retinabench.methods.tta",
         "temperature": "retinabench.methods.composed:Temperature",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.weighted_images import Bools, Cases, Floats, Weighted, ratio
+from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Weighted, ratio
 
 EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 to 4, counted in the label file
 
@@ -152,6 +152,20 @@ def ood_auprc_of(w: Weighted) -> Floats:
     """
     hit, called = (sums[..., -1:] - sums[..., ::-1] for sums in (_shifted_mass(w), w.mass))
     return average_precision(hit, called)
+
+
+def ood_fpr95_of(w: Weighted) -> Floats:
+    """Share of the shifted images that look in-domain at the uncertainty below which 95 % of the in-domain images are.
+
+    References:
+        Liang, Li and Srikant, Enhancing the reliability of out-of-distribution image detection in neural networks, ICLR (2018).
+    """
+    shifted = _shifted_mass(w)
+    inside = w.mass - shifted
+    reached = inside >= (0.95 - SLACK) * inside[..., -1:]
+    step = reached.argmax(axis=-1)
+    below = np.take_along_axis(shifted, step[..., None], axis=-1)[..., 0]
+    return ratio(np.where(inside[..., -1] > 0, below, np.nan), shifted[..., -1])
 
 
 def ordered_share(first: Floats, second: Floats) -> Floats:

@@ -261,6 +261,7 @@ _BUILTIN = (
     _score(
         "ood_auprc", "OOD detection AUPRC", "higher", "", 2, classification.ood_auprc_of, "domains", ("joint",), _SHARE,
     ),
+    _score("ood_fpr95", "OOD detection FPR at 95 %", "lower", "", 1, classification.ood_fpr95_of, "domains", ON_REQUEST, _SHARE),
     *(_at(metric, percent) for metric in ("accuracy", "auroc") for percent in REFERRED_PERCENT),
     _score(
         "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST, Loss(pseudo_patient.of_brier_skill, 1.0)
