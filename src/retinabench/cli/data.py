@@ -43,7 +43,9 @@ OnBad = Annotated[
     typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
 ]
 IntoSplit = Annotated[str | None, option("--split", "SPLIT", "Put all images into this split, not the published ones.")]
-Labels = Annotated[str | None, option("--labels", "FILE", "folder: the CSV with the labels, below --source.")]
+Labels = Annotated[
+    str | None, option("--labels", "FILE", "folder: the CSV with the labels, below --source or elsewhere.")
+]
 Columns = Annotated[
     list[str] | None,
     option("--column", "NAME=COLUMN", "folder: ROLE=NAME; image, grade, label, patient, eye, split, domain."),

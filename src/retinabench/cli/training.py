@@ -62,7 +62,8 @@ def predict(
         Path | None, option("--images", "PATH", "With an exported model: folder or zip of images.")
     ] = None,
     labels: Annotated[
-        str | None, option("--labels", "FILE", "With --images: a CSV in that folder (image, grade, patient).")
+        str | None,
+        option("--labels", "FILE", "With --images: a CSV (image, grade, patient), in that folder or elsewhere."),
     ] = None,
     columns: Annotated[
         list[str] | None, option("--column", "NAME=COLUMN", "With --labels: ROLE=NAME of a column, such as grade=icdr.")

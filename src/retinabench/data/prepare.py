@@ -195,6 +195,8 @@ def prepare(
         "label_table": _digest(rows),
         **{key: str(value) if isinstance(value, Path) else value for key, value in options.items()},
     }
+    if Path(settings.get("labels") or "").is_absolute():  # a folder that someone sends on does not tell where it lay
+        settings["labels"] = Path(settings["labels"]).name
     survey.check(out, on_bad)
     workspace = Workspace(out, "prepared data set", "prepare.json")
     _begin(workspace, settings)

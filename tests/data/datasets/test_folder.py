@@ -58,6 +58,15 @@ def test_own_images_with_labels_know_no_grade(tmp_path):
     assert not data.graded
 
 
+def test_labels_may_lie_outside_a_folder_that_cannot_be_written_to(tmp_path):
+    source = write_own(tmp_path / "in", ["image,grade", "a/1.jpg,0", "a/2.jpg,3"])
+    inside = folder.records(source)
+    (source / "ours.csv").rename(tmp_path / "theirs.csv")
+    assert folder.records(source, labels=str(tmp_path / "theirs.csv")).grade.tolist() == inside.grade.tolist() == [0, 3]
+    assert run([*prepare_own(source, tmp_path / "out"), "--labels", str(tmp_path / "theirs.csv")]) == 0
+    assert str(tmp_path) not in (tmp_path / "out" / "dataset.json").read_text()
+
+
 @pytest.mark.parametrize(
     ("lines", "options", "says"),
     [

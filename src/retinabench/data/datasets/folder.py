@@ -80,13 +80,13 @@ def records(
     if "grade" in columns and "label" in columns:
         raise InputError("--column names both grade and label", hint="Name the grade: the label follows.")
     files = open_files(source)
-    name = _table(files, labels)
-    where = files.where(name)
+    tables, name = _table(files, labels)
+    where = tables.where(name)
     truth = "label" if "label" in columns else "grade"
     needed = [columns.get(role, role) for role in ("image", truth)]
     needed += [columns[role] for role in ROLES[3:] if role in columns]
     try:
-        rows = read_table(files, name, needed)
+        rows = read_table(tables, name, needed)
     except InputError as error:
         if error.problem != "is missing":
             raise
@@ -101,17 +101,22 @@ def records(
     return placed(pair(found, files, survey), split)
 
 
-def _table(files: Files, labels: str | None) -> str:
+def _table(files: Files, labels: str | None) -> tuple[Files, str]:
+    """Return the table of labels as files and a name: one below the folder of images, or anywhere on the disk."""
     if labels is not None:
-        if labels not in files:
-            raise InputError(f"holds no {labels}", file=files.root, hint="Give its path below that folder.")
-        return labels
+        if labels in files:
+            return files, labels
+        elsewhere = Path(labels).expanduser()
+        if not elsewhere.is_file():
+            hint = "Give its path below that folder, or any path to it."
+            raise InputError(f"holds no {labels}", file=files.root, hint=hint)
+        return Files(elsewhere.parent, loose={elsewhere.name}), elsewhere.name
     tables = [name for name in files.names() if name.lower().endswith(".csv")]
     if len(tables) != 1:
         raise InputError(
             f"holds {len(tables)} CSV files", file=files.root, hint="Name the one with the labels: --labels FILE."
         )
-    return tables[0]
+    return files, tables[0]
 
 
 def _records(rows: list[Row], columns: Mapping[str, str], truth: str, where: str, survey: Survey | None) -> Records:

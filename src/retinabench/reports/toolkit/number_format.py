@@ -43,7 +43,7 @@ class NumberFormat:
     def fitted(self, width: float) -> NumberFormat:
         """Return the same format with the decimals that an interval of this width bears out; see the top of the file."""
         width = abs(self.scale) * width
-        if not (math.isfinite(width) and width > 0):
+        if not (math.isfinite(width) and width > 10**-MOST_DIGITS):  # a narrower one is rounding
             return self
         digits = math.ceil(-math.log10(width / 5) - 1e-9)
         return replace(self, digits=min(max(digits, 0), MOST_DIGITS))
