@@ -216,7 +216,8 @@ Uncertainty = Annotated[
     option(
         "--uncertainty",
         "NAME",
-        "What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability, margin.",
+        "What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability, margin, or the NAME "
+        "of a column uncertainty_NAME; score and report compare several: epistemic,max_probability.",
     ),
 ]
 
