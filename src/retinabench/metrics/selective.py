@@ -153,7 +153,7 @@ def random_band(folds: Sequence[Weighted], removed: Floats, level: float = 0.95)
 class Steadiness(NamedTuple):
     """How steadily a rejection curve rises, and the p-values of a curve as steady where the order of removal is random.
 
-    rises: share of the steps that rise. fall: the most that the curve falls from one point to a later one, 0 where it never does.
+    rises: share of the steps that rise, or end at 1. fall: the most that the curve falls from one point to a later one, 0 where it never does.
     """
 
     rises: float
@@ -183,9 +183,10 @@ def steadiness(folds: Sequence[Weighted], seed: int = 0, draws: int = 9999) -> S
 
 
 def _rises_and_fall(curves: Floats) -> tuple[Floats, Floats]:
-    """(R,) share of the steps of curves (R, M) that rise, and the most that each falls below an earlier point."""
-    fall = (np.maximum.accumulate(curves, axis=1) - curves).max(axis=1)
-    return np.asarray((np.diff(curves, axis=1) > SAME).mean(axis=1)), np.asarray(np.where(fall > SAME, fall, 0.0))
+    """(R,) share of the steps of curves (R, M) that rise or end at 1, and the most that each falls below an earlier point."""
+    steps, fall = np.diff(curves, axis=1), (np.maximum.accumulate(curves, axis=1) - curves).max(axis=1)
+    rising = (steps > SAME) | (curves[:, 1:] >= 1 - SAME)
+    return np.asarray(rising.mean(axis=1)), np.asarray(np.where(fall > SAME, fall, 0.0))
 
 
 # ------------------------------------------------------------------------- what remains after a share is referred

@@ -321,7 +321,7 @@ def _refuse_typos(names: Sequence[str], has: Collection[str], file: str | None) 
     """Refuse a further column whose name is a misspelt one of a column that the table lacks."""
     for known, targets in _TYPOS_OF.items():
         for name in names if known not in has else ():
-            if any(one_edit(squash(name), target) for target in targets):
+            if uncertainty_name(name) is None and any(one_edit(squash(name), target) for target in targets):
                 hint = f"Say --column {known}={name} if it is meant, else rename the column."
                 raise Check(file).fail(name, None, f"is spelt almost like '{known}', which the table lacks", hint)
 

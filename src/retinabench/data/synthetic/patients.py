@@ -70,6 +70,7 @@ def draw_patients(rows: int, seed: int) -> tuple[dict[str, NDArray[np.float64] |
         + 1.2 * is_word["gunshot"] * is_word["chest"] + 1.0 * is_word["head"] * (scores["gcs"] < -0.5)
         + 0.9 * is_word["major"] + 0.7 * is_word["fixed"]
     )  # fmt: skip
+    logit = 1.6 * logit
     risk = expit(logit + brentq(lambda shift: expit(logit + shift).mean() - PREVALENCE, -30.0, 10.0))
     columns["outcome"] = (random.random(rows) < risk).astype(np.float64)
     for name, share in MISSING.items():

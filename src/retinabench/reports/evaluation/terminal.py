@@ -162,26 +162,29 @@ def folds_table(one: Rejections, caption: str) -> Table:
 
 def uncertainties_table(one: Rejections, caption: str) -> Table:
     """Return the uncertainties of a model by RC-Index, with random and oracle order."""
-    columns = [Column("RC-Index", direction="higher"), Column("mean of\nfolds", direction="higher")]
-    columns += [Column("first\nminus this"), Column("steps\nthat rise"), Column("largest\nfall")]
-    columns = [column for column in columns if one.folds > 1 or "folds" not in column.label]
+    columns = [Column("RC-Index", direction="higher"), Column("first\nminus this")]
+    columns += [Column("steps\nthat rise"), Column("largest\nfall")]
     rows = []
     for name, found in one.uncertainties.items():
         difference, steady = found.difference, found.steadiness
-        cells = [Cell.number(found.index, found.low, found.high)]
-        cells += [Cell.number(found.folds.mean, error=found.folds.error)] if one.folds > 1 else []
         p = f"p {p_value(found.p_holm)}"
         known = math.isfinite(difference.difference)
-        cells += [Cell.number(*difference[:3], form=SIGNED, below=p) if known else Cell("")]
-        cells += [Cell(percent(steady.rises), below=f"p {p_value(steady.rises_p)}")]
-        cells += [Cell(NumberFormat(4)(steady.fall), below=f"p {p_value(steady.fall_p)}")]
+        cells = [
+            Cell.number(found.index, found.low, found.high, found.folds.error),
+            Cell.number(*difference[:3], form=SIGNED, below=p) if known else Cell(""),
+            Cell(percent(steady.rises), below=f"p {p_value(steady.rises_p)}"),
+            Cell(NumberFormat(4)(steady.fall), below=f"p {p_value(steady.fall_p)}"),
+        ]
         rows.append(Row(name.replace("_", " "), cells))
     empty = [Cell("")] * (len(columns) - 1)
     rows += [Row("random", [Cell.number(0.0), *empty], control=True)]
     rows += [Row("oracle", [Cell.number(one.oracle), *empty], control=True)]
     note = "p of a difference: Holm's; of steps and falls: of a curve as steady in random order."
     if one.folds > 1:
-        note += " Each fold is ordered by itself. The mean over folds is also the RC-Index of the vertical average."
+        note += (
+            " Each fold is ordered by itself: with folds of one size the RC-Index is the mean over folds (± its standard "
+            "error), which is also that of the vertical average."
+        )
     return Table.of(caption, columns, rows, row_header="uncertainty", note=note)
 
 
