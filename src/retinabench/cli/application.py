@@ -217,7 +217,7 @@ Uncertainty = Annotated[
         "--uncertainty",
         "NAME",
         "What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability, margin, or the NAME "
-        "of a column uncertainty_NAME; score and report compare several: epistemic,max_probability.",
+        "of a column uncertainty_NAME. Of several (epistemic,total) the first orders; score and report compare them.",
     ),
 ]
 

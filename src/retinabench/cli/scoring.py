@@ -103,20 +103,18 @@ def score(
     paths, predictions = join_folds(paths, predictions)
     names = method_names(paths, predictions)
     check_seeds(names, predictions)
-    asked = scoring.uncertainty.split(",")
-    scoring = replace(scoring, uncertainty=asked[0])
-    compared: list[dict[str, Rejections]] = [{} for _ in predictions]
-    if scoring.rules == "corrected":
-        compared = [
-            compare_uncertainties(
-                one,
-                asked,
-                threshold=frozen_threshold(one, scoring.threshold).value,
-                bootstrap=scoring.bootstrap,
-                seed=seed,
-            )
-            for one in predictions
-        ]
+    compared: list[dict[str, Rejections]] = [
+        compare_uncertainties(
+            one,
+            scoring.uncertainty,
+            threshold=frozen_threshold(one, scoring.threshold).value,
+            bootstrap=scoring.bootstrap,
+            seed=seed,
+        )
+        if scoring.rules == "corrected"
+        else {}
+        for one in predictions
+    ]
     alike = have_same_images(predictions)
     listed = predictions[0] if referral_list is not None else None
     found = []
@@ -267,10 +265,8 @@ def report(
         return
     if (labels, images, workers) != (None, None, None):
         raise InputError("--labels, --source and --workers belong to --tables", hint="Add --tables.")
-    asked = tuple(scoring.uncertainty.split(","))
-    given = vars(replace(scoring, uncertainty=asked[0]))
     page = report_files(
-        files, out, EvaluationSettings(seed=seed, referred=referral, compared=asked, **given), data=data,
+        files, out, EvaluationSettings(seed=seed, referred=referral, **vars(scoring)), data=data,
         shifted=shifted, progress=progress_of(quiet), read=reader.each,
     )  # fmt: skip
     say(page)

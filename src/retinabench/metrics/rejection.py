@@ -76,7 +76,7 @@ class Rejections(Document):
 
 def compare_uncertainties(
     predictions: Predictions,
-    asked: Sequence[str] = ("auto",),
+    asked: str = "auto",
     *,
     scores: Sequence[str] = FOLD_SCORES,
     threshold: float = 0.5,
@@ -84,19 +84,19 @@ def compare_uncertainties(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, Rejections]:
-    """Compare the uncertainties asked for on the test images of each domain; nothing where there is one and no folds.
+    """Compare uncertainties, separated by commas, on the test images of each domain; nothing where there is one and no folds.
 
     `auto` stands for the columns `uncertainty_NAME` of the file, where it has any. `scores` are ordered by the first one asked for.
     """
-    names = list(asked)
-    if names == ["auto"] and predictions.uncertainties:
+    names = asked.split(",")
+    if asked == "auto" and predictions.uncertainties:
         names = [*(["own"] if predictions.uncertainty is not None else []), *predictions.uncertainties]
     found = {}
     for domain in DOMAINS if len(names) > 1 or predictions.fold is not None else ():
         part = predictions.select(split="test", domain=domain)
         if part is not None:
             values = {name: referral_uncertainty(part, name, threshold=threshold)[0] for name in dict.fromkeys(names)}
-            order = referral_uncertainty(part, asked[0], threshold=threshold)[0]
+            order = referral_uncertainty(part, asked, threshold=threshold)[0]
             folds = _weighted(part, order, rows_of_folds(part), threshold)
             means = {name: aggregate([float(SCORES[name](w)) for w in folds]) for name in scores if len(folds) > 1}
             found[domain] = _on_set(part, domain, values, means, threshold, bootstrap, seed, level)

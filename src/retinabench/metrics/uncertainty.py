@@ -89,11 +89,12 @@ def referral_uncertainty(
 ) -> tuple[Floats, str]:
     """Return the values that order the referral, the largest first, and the name of what they are.
 
-    Computed values keep 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7 are equally
+    Of several names, separated by commas, the first one orders. Computed values keep 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7 are equally
     uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ in the 16th digit, and
     an order made of rounding errors would look like information. A user's own column is taken as it is.
     Shapes: returns (N,).
     """
+    name = name.partition(",")[0]
     if name == "auto":
         # The entropy is largest at one half, and says little about decisions at another threshold.
         name = ("total" if threshold == 0.5 else "margin") if predictions.uncertainty is None else "own"

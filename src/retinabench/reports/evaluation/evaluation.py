@@ -186,7 +186,6 @@ class EvaluationSettings(ScoreSettings):
     """How the predictions of a page are scored; what a page adds to the scores always follows the corrected rules."""
 
     referred: float = 0.5  # share of the images that statements and figures refer, 0.01 to 0.95
-    compared: tuple[str, ...] = ("auto",)  # uncertainties to compare, beside those of a file's own columns
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -535,6 +534,6 @@ def _add_rejections(found: Evaluation, i: int) -> None:
     predictions, s = found.methods[i].predictions[0], found.settings
     if s.rules == "corrected":
         compared = compare_uncertainties(
-            predictions, s.compared, threshold=found.files[i][0].threshold.value, bootstrap=s.bootstrap, seed=s.seed
+            predictions, s.uncertainty, threshold=found.files[i][0].threshold.value, bootstrap=s.bootstrap, seed=s.seed
         )
         found.rejections.update({(i, name): one for name, one in compared.items()})
