@@ -100,6 +100,16 @@ def test_csv_and_parquet_are_the_same_table(tmp_path, capsys):
     assert task.image_id[0] == task.patient_id[0] == "p000"
 
 
+def test_a_column_named_label_is_found_and_rows_without_patients_have_their_numbers(tmp_path, capsys):
+    source = write(
+        patients().rename_columns(["id", "label", "age", "pulse", "mechanism", "sex"]).drop(["id"]), tmp_path / "t.csv"
+    )
+    assert run(["prepare", "table", "--source", str(source), "--out", str(tmp_path / "out")]) == 0
+    assert "every row counts as a patient of its own" in capsys.readouterr().err
+    task = load_task(tmp_path / "out", "in_domain")
+    assert (task.image_id[-1], task["test"].grade) == ("60", None)
+
+
 def test_a_folder_is_the_same_command_again_or_refused(tmp_path, capsys):
     source = write(patients(), tmp_path / "patients.csv")
     assert [prepare(source, tmp_path / "out") for _ in range(2)] == [0, 0]

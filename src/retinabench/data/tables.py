@@ -2,7 +2,7 @@
 
 A prepared table holds `features.parquet` in place of images: one column per feature, as numbers or text, with empty cells where a
 value is missing. Nothing is fitted when it is prepared. `encode` turns it into the inputs of a network, and every statistic
-that it needs (median, most frequent word, mean, standard deviation, the list of words) is of the training rows alone, so that a fold
+that it needs (median, most frequent word, mean, std, the list of words) is of the training rows alone, so that a fold
 that tests has no part in them.
 """
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.core.files import check as check_file
 from retinabench.core.files import sweep, write_bytes, write_json
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
@@ -55,25 +56,25 @@ def prepare_table(
     for role in roles:
         if role not in ROLES:
             raise InputError(f"unknown role '{role}' of a column", hint=nearest(role, ROLES))
-    drawn: JsonObject = {}
+    named, drawn = {"label": "label", **roles}, JsonObject()
     truth: NDArray[np.float64] | float = np.nan
     if source is None:
         if roles or features:
             raise InputError("a drawn table has its own columns", hint="Leave out --label, --patient and --features.")
         drawn = {"rows": rows or 52_888, "seed": seed or 0}
         columns, truth = draw_patients(**drawn)
-        roles = {"label": "outcome", "patient": "id"}
+        named = {"label": "outcome", "patient": "id"}
     elif rows is not None or seed is not None:
         raise InputError("--images and --seed draw a table, and --source names one", hint="Leave them out.")
     else:
         columns = read_columns(source)
-    records, notes = _records(columns, roles, truth, source)
-    names = _features(columns, roles, features, source)
+    records, notes = _records(columns, named, truth, source)
+    names = _features(columns, named, features, source)
     check_features({name: columns[name] for name in names}, records.grade > 0, source)
     rows_of_records = records.to_parquet()
     table = to_parquet(pa.table({name: to_arrow(columns[name]) for name in names}))
     settings: JsonObject = {
-        "dataset": "table", "source": place_of(source), "columns": dict(roles), "features": names, "format": FORMAT,
+        "dataset": "table", "source": place_of(source), "columns": named, "features": names, "format": FORMAT,
         "label_table": hashlib.sha256(rows_of_records + table).hexdigest(), **drawn,
     }  # fmt: skip
     workspace = Workspace(out, "prepared data set", "prepare.json")
@@ -94,7 +95,7 @@ def prepare_table(
 def read_columns(path: Path) -> Columns:
     """Return the columns of a CSV or Parquet file, each as numbers with NaN or text with "" where a cell is empty."""
     try:
-        with open(path, "rb") as handle:
+        with open(check_file(path, named=True), "rb") as handle:
             parquet = handle.read(4) == b"PAR1"
         if parquet:
             table = read_table(path)
@@ -120,18 +121,18 @@ def _records(
     columns: Columns, roles: Mapping[str, str], truth: NDArray[np.float64] | float, source: Path | None
 ) -> tuple[Records, list[str]]:
     """Return the records of a table whose columns have these roles, and notes."""
-    check, known = Check(source), {"label": "label", **roles}
-    for role, name in known.items():
+    check = Check(source)
+    for role, name in roles.items():
         if name not in columns:
             shown = list(columns)[:20]
             raise check.fail(name, None, "is missing", f"{nearest(name, shown)} --{role} NAME names the column.")
-    label = _labels(check, known["label"], columns[known["label"]])
+    label = _labels(check, roles["label"], columns[roles["label"]])
     patients, notes = None, []
-    if "patient" in known:
-        patients = check.text(known["patient"], columns[known["patient"]])
+    if "patient" in roles:
+        patients = check.text(roles["patient"], columns[roles["patient"]])
     else:
         notes.append("no --patient, so every row counts as a patient of its own")
-    own = known.get("image", known.get("patient"))
+    own = roles.get("image", roles.get("patient"))
     ids = check.text(own, columns[own]) if own else named_by_row(len(label))[0]
     try:
         check.unique(own or "", ids)
@@ -139,9 +140,9 @@ def _records(
         hint = "Write one row per patient, or name the column that tells the rows apart: --column image=NAME."
         raise InputError(error.problem, file=source, row=error.row, column=own, hint=hint) from None
     split: NDArray[np.str_] | str = "train"
-    if "split" in known:
-        words = [SPLIT_NAMES.get(word.lower(), word) for word in check.text(known["split"], columns[known["split"]])]
-        split = check.one_of(known["split"], np.array(words), SPLITS, "train", len(label))
+    if "split" in roles:
+        words = [SPLIT_NAMES.get(word.lower(), word) for word in check.text(roles["split"], columns[roles["split"]])]
+        split = check.one_of(roles["split"], np.array(words), SPLITS, "train", len(label))
     grades = np.where(label > 0, STAND_IN["1"], STAND_IN["0"])
     return make_records(ids, grades, patient_id=patients, split=split, p_referable=truth), notes
 
@@ -157,14 +158,14 @@ def _labels(check: Check, column: str, values: NDArray[np.float64] | NDArray[np.
         raise check.fail(column, bad[0], f"is {shown}, not 0 or 1", hint)
     if len(np.unique(labels)) < 2:
         raise check.fail(column, None, f"is {labels[0]:g} in every row", "Both outcomes are needed to learn from.")
-    return labels
+    return np.asarray(labels, np.float64)
 
 
 def _features(
     columns: Columns, roles: Mapping[str, str], asked: Sequence[str] | None, source: Path | None
 ) -> list[str]:
     """Return the names of the features: those asked for, else all columns without a role."""
-    used = {name: role for role, name in {"label": "label", **roles}.items()}
+    used = {name: role for role, name in roles.items()}
     names = [name for name in columns if name not in used] if asked is None else list(asked)
     check = Check(source)
     for place, name in enumerate(names):

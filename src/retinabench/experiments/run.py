@@ -65,7 +65,11 @@ def combine(run: Run, task: Task, members: Sequence[Predictions]) -> Predictions
     """
     by = run.cross_validation
     if by is not None and by.fold is None:
-        tests = concatenate([test for one in members if (test := one.select(split="test")) is not None])
+        tests = concatenate([
+            replace(test, fold=np.full(len(test), number))  # of folds that version 0.2 wrote as well
+            for number, one in enumerate(members)
+            if (test := one.select(split="test")) is not None
+        ])  # fmt: skip
         row = {name: number for number, name in enumerate(task.image_id.tolist())}
         combined = tests.take(np.argsort([row[name] for name in tests.image_id.tolist()]))
     else:

@@ -64,16 +64,15 @@ def draw_patients(rows: int, seed: int) -> tuple[dict[str, NDArray[np.float64] |
         for name in ("mechanism", "region", "bleeding", "pupils")
         for word in CATEGORIES[name]
     }
-    logit = (
+    logit = 1.6 * (
         1.1 * severity + 0.5 * scores["lactate"] - 0.4 * scores["gcs"] + 0.25 * scores["age"] ** 2
         + 0.5 * scores["heart_rate"] * -scores["systolic"] + 0.5 * scores["age"] * is_word["fall"]
         + 1.2 * is_word["gunshot"] * is_word["chest"] + 1.0 * is_word["head"] * (scores["gcs"] < -0.5)
         + 0.9 * is_word["major"] + 0.7 * is_word["fixed"]
     )  # fmt: skip
-    logit = 1.6 * logit
     risk = expit(logit + brentq(lambda shift: expit(logit + shift).mean() - PREVALENCE, -30.0, 10.0))
     columns["outcome"] = (random.random(rows) < risk).astype(np.float64)
-    for name, share in MISSING.items():
-        gone = random.random(rows) < share * np.exp(0.4 * severity - 0.08)
+    for name, rate in MISSING.items():
+        gone = random.random(rows) < rate * np.exp(0.4 * severity - 0.08)
         columns[name] = np.where(gone, "" if name in CATEGORIES else np.nan, columns[name])
     return columns, np.asarray(risk)
