@@ -164,6 +164,18 @@ def test_options_that_do_not_fit_are_refused_in_one_line(words, message, tmp_pat
     assert message in one_line(capsys)
 
 
+def test_a_workbook_is_refused_and_categories_are_named(tmp_path, capsys):
+    (tmp_path / "patients.xlsx").write_bytes(b"PK\x03\x04 and so on")
+    assert prepare(tmp_path / "patients.xlsx", tmp_path / "out") == 2
+    assert "is a zip archive, such as an Excel file. Save the table as 'CSV UTF-8'" in one_line(capsys)
+    pulse = ["unknown" if k == 9 else str(60 + k % 30) for k in range(ROWS)]
+    assert prepare(write(patients(pulse=pulse), tmp_path / "patients.csv"), tmp_path / "out") == 0
+    assert (
+        "read as categories, with so many different cells: pulse (31), mechanism (4), sex (2)"
+        in capsys.readouterr().err
+    )
+
+
 def test_patients_with_several_rows_stay_together(tmp_path):
     source = write(patients(visit=WORDS, id=[f"p{k // 3}" for k in range(ROWS)]), tmp_path / "visits.csv")
     assert prepare(source, tmp_path / "out", "--column", "image=visit", "--features", "age,pulse") == 0

@@ -71,6 +71,10 @@ def prepare_table(
     records, notes = _records(columns, named, truth, source)
     names = _features(columns, named, features, source)
     check_features({name: columns[name] for name in names}, records.grade > 0, source)
+    words = {name: len(np.unique(columns[name])) for name in names if columns[name].dtype.kind == "U"}
+    if words and source is not None:
+        shown = ", ".join(f"{name} ({number})" for name, number in list(words.items())[:20])
+        notes.append(f"read as categories, with so many different cells: {shown}{', …' if len(words) > 20 else ''}")
     rows_of_records = records.to_parquet()
     table = to_parquet(pa.table({name: to_arrow(columns[name]) for name in names}))
     settings: JsonObject = {
@@ -96,8 +100,11 @@ def read_columns(path: Path) -> Columns:
     """Return the columns of a CSV or Parquet file, each as numbers with NaN or text with "" where a cell is empty."""
     try:
         with open(check_file(path, named=True), "rb") as handle:
-            parquet = handle.read(4) == b"PAR1"
-        if parquet:
+            head = handle.read(4)
+        if head.startswith(b"PK"):
+            hint = "Save the table as 'CSV UTF-8' or Parquet."
+            raise InputError("is a zip archive, such as an Excel file", file=path, hint=hint)
+        if parquet := head == b"PAR1":
             table = read_table(path)
         else:
             encoding, delimiter, names = csv_dialect(path)

@@ -76,7 +76,7 @@ def combine(run: Run, task: Task, members: Sequence[Predictions]) -> Predictions
         combined = METHODS[run.method.name].combine(members)
     about = metadata(run, task, members=combined.metadata["members"])
     weights = [one.metadata.get("weights") for one in members]
-    combined = replace(combined, uncertainties=compared_in_folds(run, combined))
+    combined = replace(combined, uncertainties=compared_in_folds(run, combined))  # not those of the first member
     return replace(combined, metadata=about | ({"weights": "+".join(map(str, weights))} if all(weights) else {}))
 
 
@@ -114,7 +114,8 @@ def predict(run: Run, task: Task, posterior: Posterior, batches: Batches, progre
         fold=None if run.cross_validation is None else np.full(len(part), run.cross_validation.fold),
         metadata=metadata(run, task, members=1) | {"weights": fingerprint(posterior.state())},
     )
-    return replace(predictions, uncertainties=compared_in_folds(run, predictions))
+    named = compared_in_folds(run, predictions)
+    return replace(predictions, uncertainties=named) if named else predictions
 
 
 def compared_in_folds(run: Run, predictions: Predictions) -> dict[str, NDArray[np.float64]]:
