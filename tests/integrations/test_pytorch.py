@@ -130,3 +130,14 @@ def test_a_tensor_without_ordinary_numbers_is_one_line(kind):
     label = torch.ones(3).to_sparse() if kind == "sparse" else torch.ones(3, device="meta")
     with pytest.raises(InputError, match=kind):
         rb.predict_torch(nn.Identity(), [(torch.ones(3, 1), label)])
+
+
+def test_rows_of_a_table_are_named_by_their_patients():
+    table = torch.arange(8.0).reshape(4, 2)
+    batches = [
+        {"x": table[k : k + 2], "y": torch.tensor([0, 1]), "patient_id": torch.tensor([101, 102]) + k} for k in (0, 2)
+    ]
+    found = rb.predict_torch(nn.Linear(2, 1), batches)
+    assert found.image_id.tolist() == found.patient_id.tolist() == ["101", "102", "103", "104"]
+    twice = [{**batch, "patient_id": torch.tensor([7, 7])} for batch in batches]
+    assert rb.predict_torch(nn.Linear(2, 1), twice).image_id.tolist() == ["1", "2", "3", "4"]

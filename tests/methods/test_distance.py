@@ -77,10 +77,19 @@ def test_the_relative_distance_leaves_out_what_all_images_vary_in():
     values, labels, new = case(100, 5)
     whole = values.mean(0)
     gap = new.astype(np.float32) - whole
-    of_all = np.einsum("bi,ij,bj->b", gap, np.linalg.inv(ledoit_wolf(values)[0]), gap)
+    means = np.stack([values[labels == k].mean(0) for k in (0, 1)])
+    within = values - means[labels]
+    _, shrinkage = ledoit_wolf(within, assume_centered=True)
+    floor = shrinkage * np.square(within).mean()
+    scatter = (1 - shrinkage) * np.cov(values.T, bias=True) + floor * np.eye(5)
+    of_all = np.einsum("bi,ij,bj->b", gap, np.linalg.inv(scatter), gap)
     alone = posterior_of(values, labels, "mahalanobis").uncertainty(torch.from_numpy(new).float()).numpy()
     found = posterior_of(values, labels, "relative").uncertainty(torch.from_numpy(new).float()).numpy()
     assert np.allclose(found, alone - of_all, rtol=1e-6)
+    # All covariances differ along the line through the class means alone: what is far from it in another direction is no farther.
+    across = np.linalg.svd(np.linalg.inv(scatter) @ (means[1] - means[0])[:, None])[0][:, 1]
+    moved = posterior_of(values, labels, "relative").uncertainty(torch.from_numpy(new + 9 * across).float()).numpy()
+    assert np.abs(moved - found).max() < 1e-2 * np.abs(alone).max()
 
 
 def scored(values, **config):

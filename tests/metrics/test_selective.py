@@ -150,3 +150,53 @@ def test_the_more_certain_half_of_images_without_ties():
 def test_where_nothing_is_retained_nothing_is_known():
     cases = Cases([0, 1], [0.2, 0.9], [0.1, 0.2])
     assert np.isnan(referred_values(cases.weighted(), 1.0)).all()
+
+
+def folds_of(random, sizes=(80, 80, 120), signal=0.0):
+    """Folds of images whose uncertainty tells the wrong predictions, the better the larger the signal."""
+    found = []
+    for n in sizes:
+        label, prob = random.random(n) < 0.3, random.random(n)
+        wrong = (prob > 0.5) != label
+        found.append(Cases(label, prob, signal * wrong + random.random(n)).weighted())
+    return found
+
+
+def test_the_index_of_the_vertical_average_is_the_mean_of_the_folds():
+    for signal in (0.0, 0.3, 2.0):
+        folds = folds_of(np.random.default_rng(0), signal=signal)
+        vertical = selective.rc_area(selective.RC_GRID, selective.vertical_accuracy(folds, selective.RC_GRID))
+        assert vertical == pytest.approx(np.mean([selective.rc_index_of(w) for w in folds]), abs=1e-12)
+
+
+def test_the_band_holds_19_of_20_curves_of_random_order_at_each_point():
+    random = np.random.default_rng(1)
+    low, high = selective.random_band(folds_of(random), selective.RC_GRID[1:])
+    labelled = folds_of(random)
+    low, high = selective.random_band(labelled, selective.RC_GRID[1:])
+    curves = np.array([
+        selective.vertical_accuracy([w.cases.reordered(random.random(len(w.cases))).weighted() for w in labelled], selective.RC_GRID[1:])
+        for _ in range(2000)
+    ])  # fmt: skip
+    inside = ((curves >= low) & (curves <= high)).mean(axis=0)
+    # 2,000 draws: four standard errors of 0.95 are 0.019; counts are whole, of which few remain at 0.9.
+    np.testing.assert_allclose(inside, 0.95, atol=0.03)
+    np.testing.assert_allclose(curves.mean(axis=0), (low + high) / 2, atol=5 * curves.std(axis=0).max() / np.sqrt(2000))
+
+
+def test_steadiness_of_known_curves():
+    n = 100
+    wrong = np.arange(n) >= 80
+    for order, rises, fall in ((np.arange(n), 1.0, 0.0), (-np.arange(n), 0.0, 0.8), (np.zeros(n), 0.0, 0.0)):
+        w = Cases(np.zeros(n), np.where(wrong, 0.9, 0.1), order).weighted()
+        found = selective.steadiness([w])
+        assert found[:2] == pytest.approx((rises, fall), abs=1e-12)
+
+
+def test_p_values_of_steadiness_hold_in_random_order_and_see_a_signal():
+    random = np.random.default_rng(2)
+    null = np.array([selective.steadiness(folds_of(random), seed, 199)[2:] for seed in range(400)])
+    # A p-value of a test is at most 0.05 in one of twenty cases; 400 of them: four standard errors are 0.044.
+    assert (null <= 0.05).mean(axis=0).max() < 0.05 + 0.044
+    assert (null <= 0.5).mean(axis=0).max() < 0.5 + 0.1
+    assert max(selective.steadiness(folds_of(random, signal=1.0))[2:]) < 0.01

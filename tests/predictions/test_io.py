@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,9 @@ def predictions(draw):
         patient_id=maybe(st.sampled_from(["p", "q", "Ü", "x y", ""])),
         domain=maybe(st.sampled_from(["in_domain", "shifted"])),
         split=maybe(st.sampled_from(["validation", "test"])),
+        fold=maybe(st.integers(0, 20)),
         uncertainty=maybe(st.floats(-1e300, 1e300)),
+        uncertainties={} if (values := maybe(st.floats(-1e300, 1e300))) is None else {draw(WORDS): values},
         grade_prob=shares,
         subgroups={
             f"{draw(WORDS)} {k}": draw(st.lists(one, min_size=n, max_size=n))
@@ -127,6 +130,9 @@ def test_round_trip(kind, folder, given_):
         if before is not None:
             assert before.dtype.kind == after.dtype.kind
             np.testing.assert_array_equal(after, before)
+    assert [one.tolist() for one in back.uncertainties.values()] == [
+        one.tolist() for one in given_.uncertainties.values()
+    ]
     assert list(back.subgroups) == [name.strip() if kind == "csv" else name for name in given_.subgroups]
     for before, after in zip(given_.subgroups.values(), back.subgroups.values(), strict=True):
         np.testing.assert_array_equal(after, before)
@@ -248,3 +254,33 @@ def test_labels_may_be_empty_only_where_it_is_said(tmp_path):
     assert found.subgroups["labelled"].tolist() == ["yes", "yes", "no"]
     path.write_text("image_id,label,prob\na,,0.1\nb,,0.7\n")
     assert rb.read_predictions(path, unlabelled=True).subgroups["labelled"].tolist() == ["no", "no"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_folds_and_named_uncertainties_are_kept(tmp_path, kind):
+    values = {"epistemic": [0.1, 1e-300, 3.0], "softmax": [-1.0, 0.25, 0.1 + 0.2]}
+    one = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.2, 0.7, 0.6], fold=[2, 0, 11], uncertainties=values)
+    rb.write_predictions(one, tmp_path / f"p.{kind}")
+    found = rb.read_predictions(tmp_path / f"p.{kind}")
+    assert found.fold.tolist() == [2, 0, 11]
+    assert {name: column.tolist() for name, column in found.uncertainties.items()} == values
+    assert dict(found.subgroups) == {}
+    part = found.take([2, 0])
+    assert (part.fold.tolist(), part.uncertainties["softmax"].tolist()) == ([11, 2], [0.1 + 0.2, -1.0])
+    assert part.records()[0]["uncertainty_epistemic"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("fold\n0\n1.5", "row 2, column 'fold': is 1.5. Folds are whole numbers from 0"),
+        ("fold\n0\n", "row 2, column 'fold': is empty"),
+        ("uncertainty_softmax\n0.1\nhigh", "row 2, column 'uncertainty_softmax': is 'high', not a number"),
+        ("uncertainty_softmax\n0.1\n", "row 2, column 'uncertainty_softmax': is empty or nan"),
+    ],
+)
+def test_folds_and_uncertainties_that_are_no_numbers_are_refused(tmp_path, columns, message):
+    rows = zip(["image_id,label,prob", "a,0,0.2", "b,1,0.7"], columns.split("\n"), strict=True)
+    (tmp_path / "p.csv").write_text("\n".join(map(",".join, rows)) + "\n")
+    with pytest.raises(InputError, match=re.escape(message)):
+        rb.read_predictions(tmp_path / "p.csv")

@@ -216,7 +216,8 @@ Uncertainty = Annotated[
     option(
         "--uncertainty",
         "NAME",
-        "What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability, margin.",
+        "What orders the referral: auto, own, total, epistemic, aleatoric, variance, max_probability, margin, or the NAME "
+        "of a column uncertainty_NAME. Of several (epistemic,total) the first orders; score and report compare them.",
     ),
 ]
 

@@ -8,7 +8,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import ExitCode, Out, Seed, Silent, Workers, argument, flag, option, progress_of, say
+from retinabench.cli.application import (
+    ExitCode,
+    Out,
+    Seed,
+    Silent,
+    Workers,
+    argument,
+    flag,
+    option,
+    print_notes,
+    progress_of,
+    say,
+)
 from retinabench.core.errors import InputError
 from retinabench.core.progress import Progress
 from retinabench.data.registry import DATASETS
@@ -17,14 +29,17 @@ DatasetName = Annotated[
     str,
     argument(
         "DATASET",
-        f"{', '.join(DATASETS)}; folder is for your own images. Or a frozen benchmark that is drawn, such as "
-        "retinabench-drawn-1-mini.",
+        f"{', '.join(DATASETS)}; folder is for your own images, table for a table of patients. Or a frozen benchmark that is "
+        "drawn, such as retinabench-drawn-1-mini.",
     ),
 ]
-Source = Annotated[Path | None, option("--source", "PATH", "The data set as downloaded: folder or zip.")]
+Source = Annotated[
+    Path | None,
+    option("--source", "PATH", "The data set as downloaded: folder or zip. table: the CSV or Parquet file."),
+]
 Download = Annotated[bool, flag("--download", help="Fetch what needs no login into --source, or say what to do.")]
 Size = Annotated[int, option("--size", "N", "Side of the square images, in pixels.")]
-Images = Annotated[int | None, option("--images", "N", "Synthetic data: number of training images.")]
+Images = Annotated[int | None, option("--images", "N", "Synthetic data: number of training images, or of patients.")]
 DrawSeed = Annotated[int | None, option("--seed", "N", "Synthetic data: seed of the drawing.", min=0)]
 Preprocess = Annotated[
     Literal["crop", "graham", "none"],
@@ -42,13 +57,25 @@ OnBad = Annotated[
     Literal["fail", "skip"],
     typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
 ]
-IntoSplit = Annotated[str | None, option("--split", "SPLIT", "Put all images into this split, not the published ones.")]
+IntoSplit = Annotated[
+    str | None,
+    option(
+        "--split", "SPLIT", "Put all images into this split, not the published ones. table: the column that holds it."
+    ),
+]
+Label = Annotated[str | None, option("--label", "COLUMN", "table: the outcome, 0 or 1; default: label.")]
+Patient = Annotated[
+    str | None, option("--patient", "COLUMN", "table: the id of the patient, whose rows stay together.")
+]
+Features = Annotated[
+    str | None, option("--features", "A,B,…", "table: the columns that the model reads; default: all others.")
+]
 Labels = Annotated[
     str | None, option("--labels", "FILE", "folder: the CSV with the labels, below --source or elsewhere.")
 ]
 Columns = Annotated[
     list[str] | None,
-    option("--column", "NAME=COLUMN", "folder: ROLE=NAME; image, grade, label, patient, eye, split, domain."),
+    option("--column", "NAME=COLUMN", "folder, table: ROLE=NAME; image, grade, label, patient, eye, split, domain."),
 ]
 
 
@@ -68,6 +95,9 @@ def prepare(
     split: IntoSplit = None,
     labels: Labels = None,
     column: Columns = None,
+    label: Label = None,
+    patient: Patient = None,
+    features: Features = None,
     workers: Workers = None,
     quiet: Silent = False,
 ) -> None:
@@ -78,6 +108,14 @@ def prepare(
         given = (source, images, seed, corrupt, split, labels, column)
         _draw_frozen(dataset, out, workers, progress_of(quiet), given=given)
         return
+    if dataset == "table":
+        if (download, corrupt, labels) != (False, None, None):
+            raise InputError("--download, --corrupt and --labels belong to images", hint="Leave them out.")
+        roles = {role: name for role, name in (("label", label), ("patient", patient), ("split", split)) if name}
+        _prepare_table(out, source, roles, column, features, images, seed)
+        return
+    if (label, patient, features) != (None, None, None):
+        raise InputError("--label, --patient and --features belong to 'table'", hint="Use --column ROLE=NAME.")
     from retinabench.data.prepare import dataset_options, download_source
     from retinabench.data.prepare import prepare as prepare_data
     from retinabench.data.preprocessing.corruption import Corruption
@@ -102,6 +140,29 @@ def prepare(
         f"{len(data.records):,} images at {size} px in {out}"
         + (f"; {left_out:,} bad file{'s' * (left_out > 1)} left out, see bad.csv" if left_out else "")
         + ("; labels without a file or files without a label: left_out.csv" if (out / "left_out.csv").is_file() else "")
+    )
+
+
+def _prepare_table(
+    out: Path,
+    source: Path | None,
+    roles: dict[str, str],
+    column: list[str] | None,
+    features: str | None,
+    rows: int | None,
+    seed: int | None,
+) -> None:
+    from retinabench.data.prepare import columns_of_roles
+    from retinabench.data.tables import prepare_table
+
+    names = None if features is None else [name.strip() for name in features.split(",")]
+    data, notes = prepare_table(out, source, {**columns_of_roles(column or ()), **roles}, names, rows=rows, seed=seed)
+    assert data.table is not None
+    print_notes(notes)
+    positive = int(data.label.sum())
+    say(
+        f"{len(data):,} rows of {data.table.num_columns} features in {out}; "
+        f"{positive:,} ({positive / len(data):.1%}) with the outcome"
     )
 
 

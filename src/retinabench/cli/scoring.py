@@ -22,6 +22,7 @@ from retinabench.cli.application import (
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
+    from retinabench.metrics.rejection import Rejections
     from retinabench.predictions.table import Predictions
 
 ReferralOut = Annotated[
@@ -83,10 +84,14 @@ def score(
     reader: application.FileReader = application.PLAIN,
 ) -> None:
     """Score predictions of any model from any framework: no training, no PyTorch."""
+    from rich.console import Group
+
     from retinabench.metrics.paired import check_seeds, have_same_images
+    from retinabench.metrics.rejection import compare_uncertainties
+    from retinabench.metrics.scoring import frozen_threshold
     from retinabench.metrics.scoring import score as score_predictions
-    from retinabench.predictions.io import find_files, method_names, notes_of_files
-    from retinabench.reports.evaluation.terminal import scores_json, scores_table
+    from retinabench.predictions.io import find_files, join_folds, method_names, notes_of_files
+    from retinabench.reports.evaluation.terminal import rejections_table, scores_json, scores_table
 
     paths = find_files(files)
     if referral_list is None and referral is not None:
@@ -95,8 +100,21 @@ def score(
         raise InputError("--referral-list needs one file", hint="Score the others by themselves.")
     # All are checked before the long work begins.
     predictions, scoring = counted(reader.read(paths), per, scoring)
+    paths, predictions = join_folds(paths, predictions)
     names = method_names(paths, predictions)
     check_seeds(names, predictions)
+    compared: list[dict[str, Rejections]] = [
+        compare_uncertainties(
+            one,
+            scoring.uncertainty,
+            threshold=frozen_threshold(one, scoring.threshold).value,
+            bootstrap=scoring.bootstrap,
+            seed=seed,
+        )
+        if scoring.rules == "corrected"
+        else {}
+        for one in predictions
+    ]
     alike = have_same_images(predictions)
     listed = predictions[0] if referral_list is not None else None
     found = []
@@ -117,7 +135,8 @@ def score(
         notes.append("the files hold different test images: their scores cannot be ranked")
     if listed is not None and referral_list is not None:
         notes += _write_referral_list(listed, referral_list, scoring.uncertainty, referral, found[0].threshold.value)
-    print_result(scores_table(names, found), json, lambda: scores_json(found, names))
+    tables = [rejections_table(name, one) for name, one in zip(names, compared, strict=True) if one]
+    print_result(Group(scores_table(names, found), *tables), json, lambda: scores_json(found, names, compared))
     print_notes(notes)
 
 

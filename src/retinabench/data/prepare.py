@@ -191,7 +191,7 @@ def prepare(
         **({} if recipe.corrupt is None else {"corrupt": str(recipe.corrupt)}),
         **({"label": dataset.label} if dataset.label else {}),
         "format": FORMAT,
-        "source": _place(source),
+        "source": place_of(source),
         "label_table": _digest(rows),
         **{key: str(value) if isinstance(value, Path) else value for key, value in options.items()},
     }
@@ -199,7 +199,7 @@ def prepare(
         settings["labels"] = Path(settings["labels"]).name
     survey.check(out, on_bad)
     workspace = Workspace(out, "prepared data set", "prepare.json")
-    _begin(workspace, settings)
+    begin_folder(workspace, settings)
     sweep(out)
     if not (out / COMPLETE).is_file() or next(out.glob("files-*.parquet"), None):
         with workspace.lock(wait=True, say=progress.say):
@@ -219,13 +219,21 @@ def dataset_options(name: str, source: Path | None, *, column: Sequence[str] | N
     """Return the options that were given on the command line, for `prepare`."""
     dataset = DATASETS.find(name)
     options = {key: value for key, value in given.items() if value is not None}
-    for pair in column or ():
+    if roles := columns_of_roles(column or ()):
+        options["columns"] = roles
+    dataset.check_options(name, source, options)
+    return options
+
+
+def columns_of_roles(pairs: Sequence[str]) -> dict[str, str]:
+    """Return role -> column of the words ROLE=NAME of a command line."""
+    found = {}
+    for pair in pairs:
         role, equals, heading = pair.partition("=")
         if not (role and equals and heading):
             raise InputError(f"--column {pair} is not ROLE=NAME", hint="For example: --column grade=icdr")
-        options.setdefault("columns", {})[role] = heading
-    dataset.check_options(name, source, options)
-    return options
+        found[role] = heading
+    return found
 
 
 def download_source(name: str, source: Path | None, size: int, progress: Progress) -> None:
@@ -243,7 +251,7 @@ def _digest(rows: Records) -> str:
     return digest.hexdigest()
 
 
-def _begin(workspace: Workspace, settings: JsonObject) -> None:
+def begin_folder(workspace: Workspace, settings: JsonObject) -> None:
     """Write the settings into a new folder, or refuse a folder that was begun with others."""
     begun = workspace.manifest()
     if begun is not None and begun.get("format") != settings["format"]:
@@ -256,7 +264,7 @@ def _begin(workspace: Workspace, settings: JsonObject) -> None:
     workspace.begin(settings, decisive=_without_path, empty=True, hint=hint)
 
 
-def _place(source: str | Path | None) -> str | None:
+def place_of(source: str | Path | None) -> str | None:
     """Return name and hash of a path: a prepared folder that someone sends on does not tell where its source lay."""
     if source is None:
         return None
@@ -267,7 +275,7 @@ def _place(source: str | Path | None) -> str | None:
 def _without_path(manifest: JsonObject) -> JsonObject:
     """Return a manifest whose source is not a path, as folders of earlier versions have it."""
     source = manifest.get("source")
-    return {**manifest, "source": _place(source)} if source and Path(source).is_absolute() else manifest
+    return {**manifest, "source": place_of(source)} if source and Path(source).is_absolute() else manifest
 
 
 def _open(out: Path, on_bad: OnBad) -> Prepared:

@@ -8,6 +8,7 @@ A prepared folder holds
 - `files.parquet`: the status of every source file (`prepare.SCHEMA`); files that could not be read have no image and no
   record, and are listed in `bad.csv` as well;
 - `truth.npy`, only in those of a concept bank: (n, C) int8 in the order of the records;
+- `features.parquet`, only in those of a table (`tables.py`), in place of the images and of `files.parquet`;
 - `dataset.json`: name, size, fingerprint, hash of the source; written last, so that it marks a complete folder. It takes the
   place of the file `done` of other folders: folders that version 0.1 prepared have none, and must still be found complete.
 
@@ -76,6 +77,7 @@ def write_shard(path: Path, images: Sequence[NDArray[np.uint8]] | NDArray[np.uin
 
 
 COMPLETE = "dataset.json"
+FEATURES = "features.parquet"
 FORMAT = 2  # of the folder and of the content of every image: raise it when either changes
 AGAIN = "Delete the folder and prepare it again."
 MAX_SIDE, MAX_NAME = 4096, 200  # pixels of a side, characters of the name: of folders that someone sends
@@ -150,10 +152,11 @@ class Manifest(Document):
     fingerprint: str
     source_sha256: str | None = None
     shards: tuple[str, ...]
+    features: str | None = None
     settings: PreparedSettings
     version: str | None = None
 
-    _optional = ("images", "bad", "concepts", "source_sha256", "version")
+    _optional = ("images", "bad", "concepts", "source_sha256", "features", "version")
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -187,7 +190,7 @@ class Manifest(Document):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A prepared folder, opened: its records and, memory-mapped, its images; `truth` (N, C)."""
+    """A prepared folder, opened: its records and, memory-mapped, its images, or the features of its rows; `truth` (N, C)."""
 
     folder: Path
     name: str
@@ -202,6 +205,7 @@ class Prepared:
     truth: NDArray[np.int8] | None = None
     settings: PreparedSettings = field(default_factory=PreparedSettings)
     doubt: str = ""  # of two folders whose labels mean different things
+    table: pa.Table | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Prepared], tuple[Path, Path | None, int]]:
         """Pickle as paths, since pickling the shards would copy all images."""
@@ -219,6 +223,8 @@ class Prepared:
 
     def images(self, rows: NDArray[np.intp] | Sequence[int]) -> NDArray[np.uint8]:
         """Return images (len(rows), size, size, 3) in the given order."""
+        if self.table is not None:
+            raise InputError("holds a table and no images", file=self.folder, hint="Name a data set of images.")
         rows = np.asarray(rows, dtype=np.intp)
         shards = np.searchsorted(self.starts, rows, side="right") - 1
         places = rows - self.starts[shards]
@@ -278,16 +284,17 @@ def open_prepared(folder: str | Path) -> Prepared:
         shards = tuple(mapped_shard(inside(folder, name), about.size) for name in about.shards)
         records = Records.from_parquet(check(inside(folder, "records.parquet"), AGAIN))
         truth = _truth(folder, about.concepts, len(records))
+        table = None if about.features is None else read_table(check(inside(folder, about.features), AGAIN))
     except (InputError, *DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
         if isinstance(error, InputError) and error.file is not None:
             raise
         raise InputError(f"is damaged ({error})", file=folder, hint="Delete it and prepare it again.") from None
-    if sum(len(shard) for shard in shards) != len(records):
+    if (sum(len(shard) for shard in shards) if table is None else table.num_rows) != len(records):
         raise InputError("is damaged (images and records differ in number)", file=folder)
     files = tuple(folder / name for name in about.shards)
     return Prepared(
         folder, about.name, about.size, about.fingerprint, records, shards, files, about.settings.graded,
-        truth=truth, settings=about.settings,
+        truth=truth, settings=about.settings, table=table,
     )  # fmt: skip
 
 
@@ -327,6 +334,13 @@ def with_shifted(first: Prepared, second: Prepared) -> Prepared:
             file=second.folder,
             hint="Prepare both in the same way.",
         )
+    tables = [one.table for one in (first, second) if one.table is not None]
+    if len(tables) == 1 or not all(table.schema.equals(tables[0].schema) for table in tables):
+        raise InputError(
+            f"has other columns of features than {first.folder}",
+            file=second.folder,
+            hint="Prepare both with the same --features.",
+        )
     digest = hashlib.sha256(f"{first.fingerprint}+{second.fingerprint}".encode())
     return replace(
         first,
@@ -337,6 +351,7 @@ def with_shifted(first: Prepared, second: Prepared) -> Prepared:
         files_of_shards=first.files_of_shards + second.files_of_shards,
         graded=first.graded and second.graded,
         shifted=second.folder,
+        table=pa.concat_tables(tables) if tables else None,
         doubt=_doubt(first, second),
     )
 

@@ -36,6 +36,7 @@ from retinabench.models.settings import ModelConfig
 
 HERE = Path(__file__).parent / "presets"
 TABLE = HERE / "published.toml"
+OF_TABLES = HERE / "table.toml"  # of patients
 
 
 def find(source: str | Path) -> tuple[Path, JsonObject]:
@@ -91,6 +92,11 @@ def _preset_files() -> dict[str, tuple[Path, JsonObject]]:
         for task, name in shared[f"{behaviour}_task"].items()
         for criterion, values in block[task].items()
     }
+    own = dict(_read(OF_TABLES))
+    plain = own.pop("shared")
+    for name in [*METHODS, *(name for name in own if name not in METHODS)]:
+        rows[f"table/{name}"] = OF_TABLES, {**plain, **own.get(name, {})}
+        rows[f"table/{name}"][1]["method"] = {"name": name, **own.get(name, {}).get("method", {})}
     return files | rows
 
 
@@ -152,8 +158,9 @@ class Run(TrainingRun, Extended):
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
     def setting(self, fingerprint: str) -> str:
-        """Return 12 digits that runs share when they differ in nothing but the seed."""
-        return self.model_copy(update={"seed": 0}).hash(fingerprint)
+        """Return 12 digits that runs share when they differ in nothing but the seed and the fold that tests."""
+        by = self.cross_validation and self.cross_validation.model_copy(update={"fold": None})
+        return self.model_copy(update={"seed": 0, "cross_validation": by}).hash(fingerprint)
 
     def hash(self, fingerprint: str) -> str:
         """Return the first 12 digits of the identity's SHA-256."""

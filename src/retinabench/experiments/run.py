@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from retinabench.core.errors import DivergedError, InputError
 from retinabench.core.files import check
@@ -17,7 +18,8 @@ from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
-from retinabench.data.loader import Batches, ImageSource, Source
+from retinabench.data.loader import ArraySource, Batches, ImageSource, Source
+from retinabench.data.tables import encode
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import (
@@ -43,7 +45,8 @@ from retinabench.methods.training import distributed
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, fingerprint, precision
 from retinabench.methods.training.prediction import predict_rows
-from retinabench.models.build import build_model, check_size
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.models.build import build_model, check_size, check_takes_tables
 from retinabench.models.foreign import source_of
 from retinabench.models.settings import SCALES
 from retinabench.predictions.io import read_predictions, write_predictions
@@ -51,6 +54,7 @@ from retinabench.predictions.table import Predictions, concatenate
 
 PREDICT_BATCH = 128
 SAVED_EVERY = 1.0  # seconds between checkpoints: epochs of a linear head are shorter than a write
+COMPARED = ("epistemic", "max_probability")
 PREDICTED = ("validation", "shifted_validation", "test", "shifted_test")
 
 
@@ -61,13 +65,18 @@ def combine(run: Run, task: Task, members: Sequence[Predictions]) -> Predictions
     """
     by = run.cross_validation
     if by is not None and by.fold is None:
-        tests = concatenate([test for one in members if (test := one.select(split="test")) is not None])
+        tests = concatenate([
+            replace(test, fold=np.full(len(test), number))  # of folds that version 0.2 wrote as well
+            for number, one in enumerate(members)
+            if (test := one.select(split="test")) is not None
+        ])  # fmt: skip
         row = {name: number for number, name in enumerate(task.image_id.tolist())}
         combined = tests.take(np.argsort([row[name] for name in tests.image_id.tolist()]))
     else:
         combined = METHODS[run.method.name].combine(members)
     about = metadata(run, task, members=combined.metadata["members"])
     weights = [one.metadata.get("weights") for one in members]
+    combined = replace(combined, uncertainties=compared_in_folds(run, combined))  # not those of the first member
     return replace(combined, metadata=about | ({"weights": "+".join(map(str, weights))} if all(weights) else {}))
 
 
@@ -93,7 +102,7 @@ def predict(run: Run, task: Task, posterior: Posterior, batches: Batches, progre
         raise DivergedError(
             f"{run.method.describe()} predicts values that are not finite. Lower optimizer.lr, or change method.*."
         )
-    return Predictions(
+    predictions = Predictions(
         image_id=part.image_id,
         label=part.label,
         probs=table[:, :-1] if own else table,
@@ -102,8 +111,18 @@ def predict(run: Run, task: Task, posterior: Posterior, batches: Batches, progre
         domain=part.domain,
         split=part.split,
         uncertainty=table[:, -1] if own else None,
+        fold=None if run.cross_validation is None else np.full(len(part), run.cross_validation.fold),
         metadata=metadata(run, task, members=1) | {"weights": fingerprint(posterior.state())},
     )
+    named = compared_in_folds(run, predictions)
+    return replace(predictions, uncertainties=named) if named else predictions
+
+
+def compared_in_folds(run: Run, predictions: Predictions) -> dict[str, NDArray[np.float64]]:
+    """Return the uncertainties `COMPARED` where a run cross-validates and draws samples: its file then compares them."""
+    if run.cross_validation is None or predictions.samples == 1:
+        return {}
+    return {name: referral_uncertainty(replace(predictions, uncertainties={}), name)[0] for name in COMPARED}
 
 
 def metadata(run: Run, task: Task, members: int) -> JsonObject:
@@ -118,6 +137,7 @@ def metadata(run: Run, task: Task, members: int) -> JsonObject:
         "model": run.model.name,
         "data": task.data.name,
         **({"blur": prepared.blur} if prepared.preprocess == "graham" else {}),
+        **({} if task.data.table is None else {"inputs": "table"}),
         "seed": run.seed,
         "members": members,
         "config_hash": run.hash(task.data.fingerprint),
@@ -167,7 +187,9 @@ class ImageRuns:
         device = resources.torch_device()
         batches = make_batches(run, task, device, resources.reading(), resources.progress)
         return Training(
-            model=build_model(run.model, run.seed, progress=resources.progress).to(device),
+            model=build_model(
+                run.model, run.seed, progress=resources.progress, columns=columns_of(batches.source, task)
+            ).to(device),
             batches=batches,
             predict=lambda posterior: predict(run, task, posterior, batches, resources.progress),
             title=f"Training {run.method.describe()}, seed {run.seed}",
@@ -189,7 +211,10 @@ class ImageRuns:
 def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Path:
     """Compute a run below `out`, continue it, or find it done."""
     task = load_task(run.data, run.task, run.shifted)
-    check_size(run.model, task.data.size)
+    if task.data.table is None:
+        check_size(run.model, task.data.size)
+    else:
+        check_takes_tables(run.model)
     return execute_run(ImageRuns(task), run, out, resources, _trained_before(run, task, out))
 
 
@@ -241,15 +266,23 @@ def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0, p
     )
 
 
+def columns_of(source: Source, task: Task) -> int | None:
+    """Return how many columns the network reads where the data are a table, None of images."""
+    return int(source.inputs.shape[1]) if task.data.table is not None and isinstance(source, ArraySource) else None
+
+
 def _source(run: Run, task: Task, device: torch.device, workers: int, progress: Progress) -> Source:
-    """The images of a run, or their features where the head alone is trained."""
-    if run.model.trained == "head":
+    """The images of a run, or their features where the head alone is trained, or the rows of a table."""
+    if run.model.trained == "head" or task.data.table is not None:
         check_inputs(run)
         if run.optimizer.augment != "none":
             raise InputError(
-                f"optimizer.augment={run.optimizer.augment} changes images, and features are computed once",
+                f"optimizer.augment={run.optimizer.augment} changes images, and these are features or rows of a table",
                 hint="Set optimizer.augment=none, or train more than the head.",
             )
+        if task.data.table is not None:
+            inputs = torch.from_numpy(encode(task.data.table, task.splits["train"]))
+            return ArraySource(inputs.to(device), torch.from_numpy(task.data.label.astype(np.float32)).to(device))
         return feature_source(run.model, task.data, task.splits["train"], device, progress)
     train = task.splits["train"] if run.model.inputs == "standardised" else None
     return ImageSource(task.data, device, train, workers, SCALES.get(run.model.inputs))

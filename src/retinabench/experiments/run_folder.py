@@ -20,6 +20,7 @@ from retinabench.core.files import check, write_json
 from retinabench.core.settings import Frozen, read_checked
 from retinabench.data.loader import ImageSource
 from retinabench.data.prepared import PreparedSettings, open_prepared
+from retinabench.data.tables import encode
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.execution import POSTERIOR
@@ -56,6 +57,11 @@ class TrainedInputs(Frozen):
     std: tuple[Annotated[float, Field(gt=0)], ...]
 
     @property
+    def of_table(self) -> bool:
+        """Whether these are rows of a table."""
+        return self.settings.dataset == "table"
+
+    @property
     def scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         return np.array(self.mean, np.float32), np.array(self.std, np.float32)
 
@@ -82,6 +88,9 @@ def read_inputs(folder: Path) -> TrainedInputs | None:
 def _input_scale(run: Run, task: Task) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Mean and std of what the network reads: features, or the channels of the images."""
     train, cpu = task.splits["train"], torch.device("cpu")
+    if task.data.table is not None:  # encoded by the training rows, which have to be there
+        columns = encode(task.data.table, train).shape[1]
+        return np.zeros(columns, np.float32), np.ones(columns, np.float32)
     if run.model.trained == "head":
         return feature_scale(trunk_features(run.model, task.data, cpu)[train])
     over = train if run.model.inputs == "standardised" else None
@@ -121,7 +130,9 @@ def load_posterior(folder: Path, device: str = "cpu", network: str | None = None
         state = load_tensors(folder / POSTERIOR, mapped=True)
     except FileNotFoundError:
         raise InputError(f"holds no finished training ({POSTERIOR} is missing)", file=folder) from None
-    model = build_model(run.model, run.seed, pretrained=False).to(device)
+    inputs = read_inputs(folder)
+    columns = len(inputs.mean) if inputs is not None and inputs.of_table else None
+    model = build_model(run.model, run.seed, pretrained=False, columns=columns).to(device)
     posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
     with taking_over(folder / POSTERIOR):
         posterior.restore(state)
@@ -141,16 +152,17 @@ class FinishedRun:
 
     def training_data(self) -> Task | None:
         """Return the data that it was trained on; None where they are gone, and its folder holds all that is needed."""
+        needed = self.inputs is None or self.inputs.of_table or self.run.cross_validation is not None
         try:
             task = load_task(self.run.data, self.run.task, self.run.shifted)
         except InputError as error:
-            if self.inputs is None or self.run.cross_validation is not None:
+            if needed:
                 here = f"Run the command where the run was trained: it names its data {self.run.data}. {error.hint}"
                 raise InputError(error.problem, file=error.file, hint=here) from None
             return None
         if task.data.fingerprint == self.fingerprint:
             return task
-        if self.inputs is None or self.run.cross_validation is not None:
+        if needed:
             raise InputError(
                 f"was trained on other data than {self.run.data} holds now", file=self.folder, hint="Restore them."
             )

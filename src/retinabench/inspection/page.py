@@ -406,7 +406,8 @@ def inspect_lines(path: Path, out: Path | None = None, seed: int = 0, progress: 
 def _inspection(found: Inspection) -> Iterator[str]:
     """Yield the contents of a prepared data set and the findings."""
     data = found.data
-    yield f"data set {data.name}, {len(data.records):,} images of {data.size} px, fingerprint {data.fingerprint[:12]}"
+    what = f"images of {data.size} px" if data.table is None else f"rows of {data.table.num_columns} features"
+    yield f"data set {data.name}, {len(data.records):,} {what}, fingerprint {data.fingerprint[:12]}"
     for row in found.splits:
         counts = "/".join(str(n) for n in row.classes)
         classes = f"{found.classes.noun}s 0-{len(row.classes) - 1}: {counts}"

@@ -36,6 +36,9 @@ def predictions_of(
         if len(column) != len(numbers):
             raise InputError(f"{name} has {len(column)} values for {len(numbers)} images")
     label, image_id, classes = known.pop("label", None), known.pop("image_id", None), numbers.shape[-1]
+    patients = known.get("patient_id")
+    if image_id is None and patients is not None and len(np.unique(patients)) == len(patients):
+        image_id = patients  # of a table with a row for each patient
     if label is not None and "grade" not in known:
         if classes == GRADES:
             known["grade"], label = label, None

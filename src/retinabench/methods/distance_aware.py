@@ -200,8 +200,8 @@ class ShrunkGaussian:
     floor: Tensor
 
     @classmethod
-    def fit(cls, mean: Tensor, centred: Tensor) -> ShrunkGaussian:
-        """Shrink the covariance of rows (n, D) with mean 0 as Ledoit and Wolf do; nothing of size D x D is built.
+    def fit(cls, mean: Tensor, centred: Tensor, like: ShrunkGaussian | None = None) -> ShrunkGaussian:
+        """Shrink the covariance of rows (n, D) with mean 0 as Ledoit and Wolf do, or as that of `like`; nothing of size D x D is built.
 
         References:
             Ledoit and Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices", J. Multivariate Analysis 88.
@@ -219,6 +219,9 @@ class ShrunkGaussian:
         shrinkage = noise / dispersion if dispersion > 0 else torch.ones_like(dispersion)
         # Of features that never vary the covariance is 0; a millionth keeps its inverse.
         floor = (shrinkage * average).clamp(min=1e-6)
+        if like is not None:
+            floor = like.floor
+            shrinkage = size * floor / ((like.spectrum - floor).sum() + size * floor)
         return cls(mean, rows.mT.contiguous(), (1 - shrinkage) * eigenvalues + floor, floor)
 
     def distance(self, features: Tensor) -> Tensor:
@@ -283,7 +286,8 @@ class Ddu:
         u(x) = -log Σ_c π_c N(h(x); μ_c, Σ_c)      or, `density` = mahalanobis,      u(x) = min_c (h - μ_c)ᵀ Σ⁻¹ (h - μ_c)
 
     The second has one Σ for all classes (Lee et al. 2018); `relative` subtracts from it the distance to one Gaussian around all training
-    images, which takes away what all images vary in (Ren et al. 2021). Covariances are shrunk towards a multiple of the identity by Ledoit and Wolf's
+    images, which takes away what all images vary in (Ren et al. 2021). Of C classes it depends on the C - 1 directions between their means
+    alone: of two classes it sees little of images of other kinds. Covariances are shrunk towards a multiple of the identity by Ledoit and Wolf's
     formula: with fewer images than features the empirical one has no inverse. The predictions file has u as its column
     `uncertainty`, which orders the referral (`score --uncertainty own`, and by default). The probabilities are MAP's.
 
@@ -361,7 +365,10 @@ def estimate_densities(posterior: DensityPosterior, features: Tensor, labels: Te
         shared = ShrunkGaussian.fit(means[0], features - means[torch.searchsorted(classes, labels)])
         posterior.gaussians = [ShrunkGaussian(mean, shared.vectors, shared.spectrum, shared.floor) for mean in means]
         if posterior.density == "relative":
-            posterior.gaussians.append(ShrunkGaussian.fit(features.mean(dim=0), features - features.mean(dim=0)))
+            # The same shrinkage and floor: else the larger covariance may be the class's own outside the training images' span.
+            posterior.gaussians.append(
+                ShrunkGaussian.fit(features.mean(dim=0), features - features.mean(dim=0), shared)
+            )
     else:
         posterior.gaussians = [
             ShrunkGaussian.fit(mean, features[labels == one] - mean) for mean, one in zip(means, classes, strict=True)

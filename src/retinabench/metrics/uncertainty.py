@@ -11,6 +11,7 @@ With p_s the probability of posterior sample s, p = mean_s p_s, and H(p) = -p ln
 | `max_probability` | 1 - max(p, 1-p), unitless | as total |
 | `margin` | exp(-abs(logit p - logit t)), t the decision threshold | t is not the cost of a false alarm over that of a miss |
 | `own` | the file's column `uncertainty`, any scale | its sign is turned: the largest is referred first |
+| NAME | the file's column `uncertainty_NAME`, any scale | as own |
 
 Total, the maximum probability and the standard deviation sqrt(p(1-p)) are one ranking: they all order images by
 |p - 1/2|, also where the decision is made at another threshold t; the margin is largest at t, where the model's decision
@@ -88,11 +89,12 @@ def referral_uncertainty(
 ) -> tuple[Floats, str]:
     """Return the values that order the referral, the largest first, and the name of what they are.
 
-    Computed values keep 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7 are equally
+    Of several names, separated by commas, the first one orders. Computed values keep 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7 are equally
     uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ in the 16th digit, and
     an order made of rounding errors would look like information. A user's own column is taken as it is.
     Shapes: returns (N,).
     """
+    name = name.partition(",")[0]
     if name == "auto":
         # The entropy is largest at one half, and says little about decisions at another threshold.
         name = ("total" if threshold == 0.5 else "margin") if predictions.uncertainty is None else "own"
@@ -105,8 +107,11 @@ def referral_uncertainty(
                 hint=f"Add the column, or choose one of: {', '.join(UNCERTAINTIES)}.",
             )
         return np.asarray(predictions.uncertainty, np.float64), name
+    if name in predictions.uncertainties:
+        return np.asarray(predictions.uncertainties[name], np.float64), name
     if name not in UNCERTAINTIES:
-        raise InputError(f"unknown uncertainty '{name}'", hint=nearest(name, ("auto", "own", *UNCERTAINTIES)))
+        valid = ("auto", "own", *UNCERTAINTIES, *predictions.uncertainties)
+        raise InputError(f"unknown uncertainty '{name}'", hint=nearest(name, valid))
     if name == "margin":
         values = margin(predictions.prob, threshold)
         return values if exact else significant(values), name

@@ -8,6 +8,7 @@ import math
 import torch
 from torch import nn
 
+from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.models.foreign import check_outputs, own_network, timm_network
@@ -20,16 +21,22 @@ from retinabench.models.stochastic.drawing import Drawing
 
 
 def build_model(
-    config: ModelConfig, seed: int, outputs: int = 1, *, pretrained: bool = True, progress: Progress = QUIET
+    config: ModelConfig,
+    seed: int,
+    outputs: int = 1,
+    *,
+    pretrained: bool = True,
+    progress: Progress = QUIET,
+    columns: int | None = None,
 ) -> nn.Module:
-    """Build a network for images in channels-last layout, the faster one on every device, or a head for features."""
+    """Build a network for images in channels-last layout, the faster one on every device, or for features or the `columns` of a table."""
     if config.trained == "head":
         if config.trunk_lr != 1 or config.layer_decay != 1:
             progress.say("note: model.trunk_lr and model.layer_decay have no effect: the trunk is not trained")
         head = Head(feature_width(config), outputs, config.hidden)
         initialise(head, torch_generator("cpu", seed, "weights"))
         return head
-    model = _network(config, seed, outputs)
+    model = _network(config, seed, outputs, columns)
     if config.weights is not None:
         if pretrained:
             progress.say(f"note: {load_pretrained(model, config)}")
@@ -85,20 +92,28 @@ def shapes(config: ModelConfig) -> nn.Module:
         return _registered_network(config, outputs=1)
 
 
-def _network(config: ModelConfig, seed: int, outputs: int) -> nn.Module:
+def check_takes_tables(config: ModelConfig) -> None:
+    """Refuse a network that reads images where the data are a table."""
+    if config.own or config.name.startswith(TIMM) or not has_choice(config.name, "columns"):
+        hint = "Name --model mlp or linear, or a preset such as --config table/dropout."
+        raise InputError(f"'{config.name}' reads images, and the data are a table", hint=hint)
+
+
+def _network(config: ModelConfig, seed: int, outputs: int, columns: int | None = None) -> nn.Module:
     if config.name.startswith(TIMM):
         return timm_network(config.name.removeprefix(TIMM), seed, outputs)
     if config.own:
         return own_network(config.name, seed, outputs)
-    model = _registered_network(config, outputs)
+    model = _registered_network(config, outputs, columns)
     initialise(model, torch_generator("cpu", seed, "weights"))
     return model
 
 
-def _registered_network(config: ModelConfig, outputs: int) -> nn.Module:
+def _registered_network(config: ModelConfig, outputs: int, columns: int | None = None) -> nn.Module:
     choices = {
         name: getattr(config, name) for name in ("width", "stem", "activation", "pool") if has_choice(config.name, name)
     }
+    choices |= {} if columns is None else {"columns": columns}
     network: nn.Module = MODELS[config.name](outputs=outputs, **choices)
     return network
 

@@ -2,7 +2,7 @@
 
 A new network is one module of `networks/` with a builder, and one line here or an entry point of the group ``retinabench.models``. A
 builder is a function with keyword parameters: ``width``, where the network has one, whose default is the published
-width; ``outputs``; and ``stem``, ``activation`` and ``pool``, where there is a choice. It returns the module without fresh weights
+width; ``outputs``; ``stem``, ``activation`` and ``pool``, where there is a choice; and ``columns`` where it also takes tables. It returns the module without fresh weights
 (`models.build.initialise` draws them). The number of its weights is stated beside it.
 """
 
@@ -35,6 +35,7 @@ MODELS: Registry[Callable[..., Any]] = Registry(
             for number in range(5)
         },
         "mlp": "retinabench.models.networks.small:mlp",
+        "linear": "retinabench.models.networks.small:linear",
         "mlp-8-50-2": "retinabench.models.networks.small:mlp_8_50_2",
         **{
             name: f"retinabench.models.networks.small:{name.replace('-', '_')}"

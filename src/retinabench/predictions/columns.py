@@ -25,7 +25,7 @@ from retinabench.predictions.check import Check
 SCHEMA = "retinabench.predictions/1"
 DOMAINS = ("in_domain", "shifted")
 SPLITS = ("validation", "test")
-OPTIONAL = ("grade", "grade_prob", "patient_id", "domain", "split", "uncertainty")
+OPTIONAL = ("grade", "grade_prob", "patient_id", "domain", "split", "fold", "uncertainty")
 GRADES = 5
 LABELLED = "labelled"
 """The subgroup that tells known labels from empty ones ("no"), where a reader was told that labels may be empty."""
@@ -40,6 +40,7 @@ TEXT = ("image_id", "patient_id", "domain", "split")
 KNOWN = ("image_id", "label", "prob", "probs", *OPTIONAL)
 
 
+NAMED = "uncertainty_"  # what the names of further uncertainties begin with
 LISTS = {"probs": "prob", "grade_prob": "grade_prob"}
 """Columns of several numbers per image: one list in Parquet, and the columns `prob_0`, `prob_1` … in a CSV."""
 
@@ -50,9 +51,18 @@ def sample_number(name: str, stem: str = "prob") -> int | None:
     return int(match[1]) if match else None
 
 
+def uncertainty_name(name: str) -> str | None:
+    """The NAME of a column `uncertainty_NAME`, else None."""
+    return name.removeprefix(NAMED) if name.startswith(NAMED) and name != NAMED else None
+
+
 def is_known(name: str) -> bool:
     """Tell whether a column is one of `Predictions`, not a further one."""
-    return name in KNOWN or any(sample_number(name, stem) is not None for stem in LISTS.values())
+    return (
+        name in KNOWN
+        or uncertainty_name(name) is not None
+        or any(sample_number(name, stem) is not None for stem in LISTS.values())
+    )
 
 
 def is_number(name: str) -> bool:
@@ -163,6 +173,7 @@ USUAL: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "patient_id": (("patientid", "patient", "subjectid", "subject", "participantid", "pid"), ()),
     "domain": (("domain",), ()),
     "split": (("split", "set", "subset", "partition"), ()),
+    "fold": (("fold", "cvfold", "foldid"), ()),
     "uncertainty": (("uncertainty", "uncert", "unc", "predictiveuncertainty"), ()),
     "gradable": (("gradable", "gradeable", "isgradable", "isgradeable"), ()),
     "method": (("method",), ()),
@@ -310,7 +321,7 @@ def _refuse_typos(names: Sequence[str], has: Collection[str], file: str | None) 
     """Refuse a further column whose name is a misspelt one of a column that the table lacks."""
     for known, targets in _TYPOS_OF.items():
         for name in names if known not in has else ():
-            if any(one_edit(squash(name), target) for target in targets):
+            if uncertainty_name(name) is None and any(one_edit(squash(name), target) for target in targets):
                 hint = f"Say --column {known}={name} if it is meant, else rename the column."
                 raise Check(file).fail(name, None, f"is spelt almost like '{known}', which the table lacks", hint)
 

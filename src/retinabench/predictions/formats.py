@@ -55,6 +55,7 @@ from retinabench.predictions.columns import (
     recognise,
     sample_number,
     to_arrow,
+    uncertainty_name,
 )
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import (
@@ -179,6 +180,7 @@ def to_table(predictions: Predictions) -> pa.Table:
         columns[name] = pa.LargeListArray.from_arrays(offsets, pa.array(columns[name].ravel()))
     if predictions.grade is not None:
         columns["grade"] = pa.array(predictions.grade, mask=predictions.grade == UNKNOWN_GRADE)
+    columns |= predictions.named_uncertainties
     columns |= {name: to_arrow(values) for name, values in predictions.subgroups.items()}
     return pa.table(columns)
 
@@ -428,13 +430,14 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumn
         raise InputError(
             f"unfolds to {total:,} bytes, more than are read at once", file=path, hint="Write a part of it."
         )
-    known = {name: read_member(path, archive, entries[name], name) for name in ("metadata", *KNOWN) if name in entries}
+    names_of_known = [name for name in entries if name in ("metadata", *KNOWN) or uncertainty_name(name)]
+    known = {name: read_member(path, archive, entries[name], name) for name in names_of_known}
     metadata = read_metadata(path, str(known.pop("metadata", "{}")).encode())
     if "prob" in known:
         known["probs"] = known.pop("prob")
     further, notes = {}, []
     for name in layout.names:
-        if name in ("metadata", *KNOWN):
+        if name in names_of_known:
             continue
         own = name.removeprefix(SUBGROUPS)
         try:
@@ -506,6 +509,7 @@ def _is_unicode(values: NDArray[Any]) -> bool:
 def npz_bytes(predictions: Predictions) -> bytes:
     """A compressed NPZ file of plain arrays; further columns stand in its folder `subgroups/`."""
     columns = {name: getattr(predictions, name) for name in ("image_id", "label", "probs", *OPTIONAL)}
+    columns |= predictions.named_uncertainties
     columns |= {f"{SUBGROUPS}{name}": values for name, values in predictions.subgroups.items()}
     columns["metadata"] = np.asarray(metadata_json(predictions.metadata, predictions.samples))
     sink = io.BytesIO()

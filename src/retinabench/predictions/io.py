@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from retinabench.core.errors import InputError, printable
 from retinabench.core.files import atomic_write, check
 from retinabench.core.untrusted import told_apart
-from retinabench.predictions.check import BLOCK
+from retinabench.predictions.check import BLOCK, all_differ
 from retinabench.predictions.formats import csv_bytes, npz_bytes, parquet_bytes, read_csv, read_npz, read_parquet
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.table import Predictions, concatenate
 from retinabench.predictions.values import Reading
 
 MOST_FILES = 2_000
@@ -75,13 +77,14 @@ def read_predictions(
             head = handle.read(8)
         found = _reader(path, head)(path, reading)
     except (MemoryError, UnicodeDecodeError, OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     if len(found) > BLOCK:
         pa.default_memory_pool().release_unused()
     return found if ungradable else found.gradable
 
 
-def _unreadable(path: Path, error: Exception) -> InputError:
+def unreadable(path: Path, error: Exception) -> InputError:
+    """Return the error of a file that cannot be opened or parsed."""
     problems: dict[type[Exception], tuple[str, str | None]] = {
         IsADirectoryError: ("is a folder, not a predictions file", "Name the file, such as predictions.parquet in it."),
         FileNotFoundError: ("does not exist", None),
@@ -131,6 +134,27 @@ def method_names(files: Sequence[Path], predictions: Sequence[Predictions]) -> l
         named = f"{title} ({setting})" if len(of_title[title]) > 1 else title
         names.append(printable(named or (file.stem if stems[file.stem] == 1 else end), MAX_TITLE))
     return names
+
+
+def join_folds(files: Sequence[Path], predictions: Sequence[Predictions]) -> tuple[list[Path], list[Predictions]]:
+    """Join the files of one method and seed whose test images are all different: the folds of a cross-validation."""
+    groups: dict[tuple[str, object], list[int]] = {}
+    for place, (name, one) in enumerate(zip(method_names(files, predictions), predictions, strict=True)):
+        groups.setdefault((name, one.metadata.get("seed")), []).append(place)
+    places, found = [], []
+    for group in groups.values():
+        tests = [part for place in group if (part := predictions[place].select(split="test")) is not None]
+        if len(group) < 2 or len(tests) < len(group) or not all_differ(np.concatenate([one.image_id for one in tests])):
+            places += group
+            found += [predictions[place] for place in group]
+            continue
+        if any(one.fold is None for one in tests):
+            tests = [replace(one, fold=np.full(len(one), number)) for number, one in enumerate(tests)]
+        note = f"{len(group)} files hold different images: they are joined as the folds of a cross-validation"
+        joined = concatenate(tests)
+        found.append(replace(joined, notes=(*joined.notes, note)))
+        places.append(group[0])
+    return [files[place] for place in places], found
 
 
 def notes_of_files(names: Sequence[str], notes: Sequence[Iterable[str]]) -> list[str]:

@@ -14,7 +14,9 @@ CSV and NPZ. The columns:
 | `patient_id`  | text, optional           | intervals are clustered by it, one id is one person in every domain; missing, or an empty cell: the image is its own cluster |
 | `domain`      | optional                 | `in_domain` (default) or `shifted`                                    |
 | `split`       | optional                 | `validation` or `test` (default)                                      |
+| `fold`        | whole number, optional   | cross-validation: the fold that the image tested, by a model that was not trained on it |
 | `uncertainty` | finite number, optional  | any score of the model: the largest is referred first                    |
+| `uncertainty_NAME` | finite number, optional | further ones, which are compared with each other                      |
 | `gradable`    | 1 or 0, optional         | whether the image can be graded; scores leave out those that cannot, `clinic` counts them |
 | any other     | text or numbers          | a subgroup: camera, site, age, sex, date …; a cell may be empty       |
 
@@ -41,6 +43,7 @@ from retinabench.predictions.columns import (
     GRADES,
     KNOWN,
     LABELLED,
+    NAMED,
     OPTIONAL,
     SPLITS,
     check_columns,
@@ -56,6 +59,7 @@ from retinabench.predictions.values import (
     arguments_of_arrow,
     check_agreement,
     check_grade_prob,
+    checked_folds,
     checked_grade_prob,
     checked_grades,
     checked_labels,
@@ -246,6 +250,8 @@ class Predictions(Constructors, Tabular):
         source: The file it came from, for error messages.
         notes: What a reader of its scores must know.
         grade_prob: (N, 5) the probability of each grade; those of the referable grades sum to P(referable).
+        fold: (N,) whole numbers from 0: the fold of a cross-validation that the image tested.
+        uncertainties: Further uncertainties by name, each (N,) finite numbers: the columns `uncertainty_NAME`.
 
     Raises:
         InputError: A value is not valid; the message names the first offending row and column.
@@ -270,6 +276,8 @@ class Predictions(Constructors, Tabular):
     source: str | None = None
     notes: tuple[str, ...] = ()
     grade_prob: NDArray[np.float64] | None = None
+    fold: NDArray[np.int64] | None = None
+    uncertainties: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     # (N,) rows of the file from 0 that `take` kept; None where it kept all in their order.
     _rows: NDArray[np.int32] | None = field(default=None, init=False)
 
@@ -305,6 +313,8 @@ class Predictions(Constructors, Tabular):
                 notes.append(f"{made} of {n} images have no patient_id: each is its own patient")
         if self.uncertainty is not None:
             columns["uncertainty"] = check.finite("uncertainty", check.length("uncertainty", self.uncertainty, n))
+        if self.fold is not None:
+            columns["fold"] = checked_folds(check, check.length("fold", self.fold, n))
         taken = [*KNOWN, "metadata", *(name for name in self.subgroups if sample_number(name) is not None)]
         columns["subgroups"], changed = tidied(check_subgroups(check, self.subgroups, n, taken))
         notes += changed
@@ -331,6 +341,10 @@ class Predictions(Constructors, Tabular):
         columns["notes"] = tuple(dict.fromkeys(notes))
         columns["subgroups"] = {
             name: _owned(values, self.subgroups[name]) for name, values in columns["subgroups"].items()
+        }
+        columns["uncertainties"] = {
+            name: _owned(check.finite(f"{NAMED}{name}", check.length(f"{NAMED}{name}", values, n)), values)
+            for name, values in self.uncertainties.items()
         }
         for name, values in columns.items():
             owned = _owned(values, getattr(self, name)) if isinstance(values, np.ndarray) else values
@@ -364,12 +378,12 @@ class Predictions(Constructors, Tabular):
         """Return one dictionary per image, with the mean of its samples as `prob`."""
         columns: dict[str, list[Any]] = {"image_id": self.image_id.tolist(), "label": self.label.tolist()}
         columns["prob"] = self.prob.tolist()
-        for name in ("grade", "patient_id", "domain", "split", "uncertainty"):
+        for name in ("grade", "patient_id", "domain", "split", "fold", "uncertainty"):
             if (values := getattr(self, name)) is not None:
                 columns[name] = values.tolist()
         if self.grade_prob is not None:
             columns |= {f"grade_prob_{grade}": values.tolist() for grade, values in enumerate(self.grade_prob.T)}
-        columns |= {name: values.tolist() for name, values in self.subgroups.items()}
+        columns |= {name: values.tolist() for name, values in {**self.named_uncertainties, **self.subgroups}.items()}
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def plot(self, axes: Axes | None = None) -> Axes:
@@ -382,6 +396,11 @@ class Predictions(Constructors, Tabular):
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False)
         return axes
+
+    @property
+    def named_uncertainties(self) -> dict[str, NDArray[np.float64]]:
+        """The further uncertainties by the names of their columns."""
+        return {f"{NAMED}{name}": values for name, values in self.uncertainties.items()}
 
     @property
     def prob(self) -> NDArray[np.float64]:
@@ -456,8 +475,9 @@ class Predictions(Constructors, Tabular):
                 one = values.strides == (0,)  # the same in all rows
                 values = np.broadcast_to(values[0], len(chosen)) if one else values[chosen]
             object.__setattr__(part, name, values)
-        subgroups = {name: values[chosen] for name, values in self.subgroups.items()}
-        object.__setattr__(part, "subgroups", subgroups)
+        for mapping in ("subgroups", "uncertainties"):
+            columns = {name: values[chosen] for name, values in getattr(self, mapping).items()}
+            object.__setattr__(part, mapping, columns)
         if self._rows is None:  # else the loop has taken the rows of the file like any column
             object.__setattr__(part, "_rows", chosen.astype(np.int32))
         if part.grade is not None and (part.grade == UNKNOWN_GRADE).all():
@@ -475,7 +495,9 @@ def concatenate(parts: Sequence[Predictions]) -> Predictions:
         if known and (len(known) < len(parts) or len({value.shape[1:] for value in known}) > 1):
             raise InputError(f"{name} differs between predictions that are to be joined", file=first.source)
         columns[name] = np.concatenate(known) if known else None
-    return replace(first, **columns, subgroups={}, source=None)
+    shared = [name for name in first.uncertainties if all(name in part.uncertainties for part in parts)]
+    uncertainties = {name: np.concatenate([part.uncertainties[name] for part in parts]) for name in shared}
+    return replace(first, **columns, uncertainties=uncertainties, subgroups={}, source=None)
 
 
 def stated_samples(metadata: Mapping[str, object]) -> bool:

@@ -24,6 +24,7 @@ from retinabench.predictions.columns import (
     LABELLED,
     LISTS,
     MAX_TEXT,
+    NAMED,
     SPLITS,
     TEXT,
     Layout,
@@ -33,6 +34,7 @@ from retinabench.predictions.columns import (
     is_known,
     keep_further,
     sample_number,
+    uncertainty_name,
 )
 
 REFERABLE_FROM = 2  # The lowest referable grade of the international scale.
@@ -78,6 +80,15 @@ def checked_grades(check: Check, values: NDArray[Any]) -> NDArray[np.int8]:
         hint = "Use the international scale, or leave the column out."
         raise check.fail("grade", bad[0], f"is {numbers[bad[0]]:g}, not one of 0, 1, 2, 3, 4", hint)
     return numbers.astype(np.int8)
+
+
+def checked_folds(check: Check, values: NDArray[Any]) -> NDArray[np.int64]:
+    """(N,) whole numbers from 0."""
+    numbers = check.finite("fold", values)
+    bad = np.flatnonzero((numbers != np.rint(numbers)) | (numbers < 0) | (numbers >= 1e9))
+    if bad.size:
+        raise check.fail("fold", bad[0], f"is {numbers[bad[0]]:g}", "Folds are whole numbers from 0.")
+    return numbers.astype(np.int64)
 
 
 def check_agreement(check: Check, label: NDArray[np.int8], grade: NDArray[np.int8], lowest: int) -> None:
@@ -245,7 +256,8 @@ def fill_ungradable(
     """Fill the missing probabilities and uncertainties of images that cannot be graded."""
     good = gradable_rows(check, values, len(known["probs"]))
     unanswered = 1 / known["probs"].shape[-1] if classes else UNANSWERED
-    for name, filled in (("probs", unanswered), ("grade_prob", 1 / GRADES), ("uncertainty", 0.0)):
+    named = ((name, 0.0) for name in known if name == "uncertainty" or uncertainty_name(name))
+    for name, filled in (("probs", unanswered), ("grade_prob", 1 / GRADES), *named):
         column = known.get(name)
         if column is None or column.dtype.kind != "f" or not column.size or column.shape[:1] != good.shape:
             continue  # `Predictions` refuses other lengths
@@ -337,8 +349,10 @@ def arguments_of(table: FileColumns, reading: Reading) -> dict[str, Any]:
     others = [name for name in subgroups if name != GRADABLE]
     if layout.usual and others:
         said.append(f"kept as subgroups: {', '.join(others[:12])}{', …' if len(others) > 12 else ''}")
+    uncertainties = {own: known.pop(name) for name in list(known) if (own := uncertainty_name(name))}
     return known | {
         "subgroups": subgroups,
+        "uncertainties": uncertainties,
         "metadata": metadata,
         "source": table.source,
         "notes": (*said, *layout.notes, *notes, *left),
@@ -515,7 +529,7 @@ def _known(source: str | None, name: str, column: pa.ChunkedArray, reading: Read
 def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -> NDArray[Any] | None:
     """The values of a known column; None where an optional one is empty throughout."""
     may_be_empty = ("grade", "patient_id", *(("label",) if reading.unlabelled else ()))
-    if name in ("prob", "uncertainty") or name.startswith(("prob_", "grade_prob_")):
+    if name in ("prob", "uncertainty") or name.startswith(("prob_", "grade_prob_", NAMED)):
         may_be_empty = (*may_be_empty, name)  # of an image that cannot be graded
     if column.null_count == len(column) and len(column):
         if name == "image_id":  # an empty label may follow from the grade, and without any prob the reader refuses

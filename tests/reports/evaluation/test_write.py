@@ -86,9 +86,8 @@ def test_ids_are_unique_and_every_reference_leads_somewhere(written):
     assert len(ids) == len(set(ids))
     wanted = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", written.html))
     assert {a or b for a, b in wanted} <= set(ids)
-    assert {anchor for anchor, _ in CONTENTS} - {"grades"} == {anchor for anchor, _ in CONTENTS} & set(
-        ids
-    )  # no grade_prob
+    known = {anchor for anchor, _ in CONTENTS}
+    assert known - {"grades", "rejection"} == known & set(ids)  # no grade_prob, and one uncertainty without folds
     for _, attributes in elements:
         for name in (attributes.get("aria-labelledby") or "").split():
             assert name in ids

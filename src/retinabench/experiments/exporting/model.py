@@ -260,6 +260,8 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
     """Write a finished run as a model that travels."""
     finished = finished_run(folder, network)
     run, inputs = finished.run, finished.described()
+    if inputs.of_table:
+        raise InputError("was trained on a table, and an exported model predicts images", file=folder)
     recipe = _recipe(inputs, folder)
     how = asdict(recipe)
     del how["corrupt"]  # new images are not to be damaged

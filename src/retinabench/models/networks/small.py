@@ -36,9 +36,16 @@ class ImageMLP(MLP):
         return super().forward(self.pool(x))
 
 
-def mlp(*, width: int = 50, outputs: int = 1) -> ImageMLP:
-    """The smallest network: one hidden layer on the mean colours of 8 x 8 blocks; 9,701 weights at width 50."""
-    return ImageMLP(8, width, outputs)
+def mlp(*, width: int = 50, outputs: int = 1, columns: int | None = None) -> MLP:
+    """One hidden layer on the mean colours of 8 x 8 blocks, 9,701 weights at width 50, or on the columns of a table."""
+    return ImageMLP(8, width, outputs) if columns is None else MLP(columns, width, outputs, nn.ReLU)
+
+
+def linear(*, outputs: int = 1, columns: int | None = None) -> nn.Module:
+    """Logistic regression on the mean colours of 8 x 8 blocks, 193 weights, or on the columns of a table."""
+    if columns is not None:
+        return Head(columns, outputs)
+    return nn.Sequential(nn.AdaptiveAvgPool2d(8), nn.Flatten(), Head(192, outputs))
 
 
 @takes("tables of 8 numbers")

@@ -29,6 +29,7 @@ from retinabench.metrics.intervals import Ends, IntervalMethod, difference_metho
 from retinabench.metrics.paired import Methods, PairedSet, Subsets, check_seeds, seeds_of
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue, referred_scores
+from retinabench.metrics.rejection import Rejections, compare_uncertainties
 from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
 from retinabench.metrics.uncertainty import binary_entropy, referral_uncertainty
@@ -254,6 +255,7 @@ class Evaluation:
     replicates: dict[tuple[int, str], tuple[Floats, Floats]] = field(default_factory=dict)
     curves: dict[tuple[int, str, str], Band] = field(default_factory=dict)
     changes: dict[tuple[int, str], Quantity] = field(default_factory=dict)
+    rejections: dict[tuple[int, str], Rejections] = field(default_factory=dict)
 
     @property
     def replicated(self) -> tuple[str, ...]:
@@ -407,6 +409,7 @@ def evaluate_methods(
                 _add_estimates(found, i, name, [draws[name] for _, draws in scored if name in draws])
                 _add_curves(found, i, name)
         _add_changes(found, i)
+        _add_rejections(found, i)
     areas = [found.get(i, sets[-1], "referral_accuracy_area").value for i in range(len(methods))]
     found.leader = int(np.nanargmax(areas)) if np.isfinite(areas).any() else 0
     if len(methods) > MOST_COLORS:  # the first ones are told apart, in grey behind them the range of the others
@@ -524,3 +527,13 @@ def _add_changes(found: Evaluation, i: int) -> None:
     methods = [difference_method(spec.interval) for spec in specs]
     for key, quantity in zip(CHANGED, quantities(methods, wholes, values, replicates), strict=True):
         found.changes[i, key] = quantity
+
+
+def _add_rejections(found: Evaluation, i: int) -> None:
+    """Add the comparison of the uncertainties of a method, of its first file."""
+    predictions, s = found.methods[i].predictions[0], found.settings
+    if s.rules == "corrected":
+        compared = compare_uncertainties(
+            predictions, s.uncertainty, threshold=found.files[i][0].threshold.value, bootstrap=s.bootstrap, seed=s.seed
+        )
+        found.rejections.update({(i, name): one for name, one in compared.items()})

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from retinabench.metrics.clinical.thresholds import GOALS
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
+from retinabench.metrics.rejection import REMOVED, Rejections
 from retinabench.reports.evaluation.evaluation import BINS, FEWEST, GRID, MOST_COLORS, Evaluation, SetPredictions
 from retinabench.reports.toolkit.figures import (
     BAD,
@@ -36,6 +37,7 @@ from retinabench.reports.toolkit.figures import (
     thin,
     to_svg,
 )
+from retinabench.reports.toolkit.figures import mark as numbered_mark
 from retinabench.reports.toolkit.number_format import percent, plain
 
 HEIGHT = 300
@@ -356,3 +358,23 @@ def reliability_panels(evaluation: Evaluation) -> list[Panel]:
             )  # fmt: skip
             panels.append(Panel(method.name, svg))
     return panels
+
+
+def rejection_panel(one: Rejections, name: str, figure_id: str) -> Panel:
+    """Return the curves of several uncertainties, with the limits of random order and the oracle."""
+    lines = [Line(numbered_mark(number), REMOVED, each.curve) for number, each in enumerate(one.uncertainties.values())]
+    low, high = one.random
+    least = min(float(low.min()), *(float(line.y.min()) for line in lines))
+    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    axes.fill_between(REMOVED, low, high, color=FAINT, linewidth=0)
+    limits = (least - 0.1 * (1 - least) - 1e-3, 1 + 0.02 * (1 - least))
+    _draw_controls(
+        axes, [Control("random", REMOVED, (low + high) / 2), Control("oracle", REMOVED, one.oracle_curve)], limits
+    )
+    draw_lines(axes, lines)
+    axes.set(xlim=(0, 1), ylim=limits, xlabel="removed, the most uncertain first", ylabel="accuracy of the rest")
+    percent_axis(axes.xaxis)
+    light_grid(axes, "y")
+    said = "; ".join(f"{key}: RC-Index {plain(each.index, 4)}" for key, each in one.uncertainties.items())
+    title = f"Accuracy of the retained images by uncertainty, {SET_LABELS[name].lower()}"
+    return Panel(SET_LABELS[name], to_svg(figure, figure_id, title=title, description=said))

@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text
 
-from retinabench.core.results import JsonObject
+from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.clinical.screening_report import FEW_PATIENTS, POOR, Baseline, Kind, judge
 from retinabench.metrics.clinical.thresholds import DEFAULT
@@ -23,9 +23,10 @@ from retinabench.metrics.comparison import Comparison
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.rejection import Rejections
 from retinabench.metrics.score_results import Scores, SetScores
 from retinabench.reports import grades
-from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value, pooled
+from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value, percent, pooled
 from retinabench.reports.toolkit.pages import macros
 from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table, to_terminal
 
@@ -142,9 +143,59 @@ def recalibration_table(found: Comparison, method: str) -> Group:
     return Group(*(Text(line, style="bold") for line in lines), comparison_table(named))
 
 
-def scores_json(found: Sequence[Scores], names: Sequence[str]) -> JsonObject:
+def rejections_table(method: str, found: Mapping[str, Rejections]) -> Group:
+    """Return the scores over folds, and the uncertainties of a model by RC-Index, the first one against the others."""
+    tables = []
+    for key, one in found.items():
+        if one.scores:
+            tables.append(folds_table(one, f"{method}, {SET_LABELS[key].lower()}"))
+        tables.append(uncertainties_table(one, f"{method}, {SET_LABELS[key].lower()}: uncertainties"))
+    return Group(*map(to_terminal, tables))
+
+
+def folds_table(one: Rejections, caption: str) -> Table:
+    """Return the mean of scores over folds with its standard error."""
+    column = Column(f"mean of {one.folds} folds ± standard error")
+    rows = [Row(SCORES[name].label, [Cell.number(each.mean, error=each.error)]) for name, each in one.scores.items()]
+    return Table.of(caption, [column], rows, row_header="score")
+
+
+def uncertainties_table(one: Rejections, caption: str) -> Table:
+    """Return the uncertainties of a model by RC-Index, with random and oracle order."""
+    columns = [Column("RC-Index", direction="higher"), Column("first\nminus this")]
+    columns += [Column("steps\nthat rise"), Column("largest\nfall")]
+    rows = []
+    for name, found in one.uncertainties.items():
+        difference, steady = found.difference, found.steadiness
+        p = f"p {p_value(found.p_holm)}"
+        known = math.isfinite(difference.difference)
+        cells = [
+            Cell.number(found.index, found.low, found.high, found.folds.error),
+            Cell.number(*difference[:3], form=SIGNED, below=p) if known else Cell(""),
+            Cell(percent(steady.rises), below=f"p {p_value(steady.rises_p)}"),
+            Cell(NumberFormat(4)(steady.fall), below=f"p {p_value(steady.fall_p)}"),
+        ]
+        rows.append(Row(name.replace("_", " "), cells))
+    empty = [Cell("")] * (len(columns) - 1)
+    rows += [Row("random", [Cell.number(0.0), *empty], control=True)]
+    rows += [Row("oracle", [Cell.number(one.oracle), *empty], control=True)]
+    note = "p of a difference: Holm's; of steps and falls: of a curve as steady in random order."
+    if one.folds > 1:
+        note += (
+            " Each fold is ordered by itself: with folds of one size the RC-Index is the mean over folds (± its standard "
+            "error), which is also that of the vertical average."
+        )
+    return Table.of(caption, columns, rows, row_header="uncertainty", note=note)
+
+
+def scores_json(
+    found: Sequence[Scores], names: Sequence[str], compared: Sequence[Mapping[str, Rejections]] = ()
+) -> JsonObject:
     """Return what `retinabench score --json` writes of one file, or of several as a list."""
     files = [{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)]
+    for file, rejections in zip(files, compared, strict=False):
+        if rejections:
+            file["uncertainties"] = json_content(rejections)
     return files[0] if len(files) == 1 else {"schema": LIST_SCHEMA, "files": files}
 
 

@@ -14,7 +14,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.files import check_writable, write_bytes, write_json
 from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
-from retinabench.core.results import JsonObject
+from retinabench.core.results import JsonObject, json_content
 from retinabench.data.prepared import open_data
 from retinabench.metrics import selective
 from retinabench.metrics.clinical.decision_curve import SEVERE
@@ -25,7 +25,7 @@ from retinabench.metrics.policies import MOST_GROUPS, PolicyGrid, PolicyOutcome,
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules
-from retinabench.predictions.io import ReadEach, find_files, method_names, read_each
+from retinabench.predictions.io import ReadEach, find_files, join_folds, method_names, read_each
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import examples, figures, tables
 from retinabench.reports.evaluation.evaluation import (
@@ -40,16 +40,17 @@ from retinabench.reports.evaluation.evaluation import (
     quantities,
 )
 from retinabench.reports.evaluation.examples import ImageSource, data_uri
+from retinabench.reports.evaluation.terminal import folds_table, uncertainties_table
 from retinabench.reports.evaluation.verdict import SLIGHT, verdict
 from retinabench.reports.grade_section import grade_section
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import OTHERS, LegendEntry, drawing
+from retinabench.reports.toolkit.figures import OTHERS, LegendEntry, drawing, mark
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
 from retinabench.reports.toolkit.pages import Explorer, Thumbnails, explorer
 from retinabench.reports.toolkit.tables import csv_bytes
 
 CONTENTS = (
-    ("verdict", "Verdict"), ("explore", "Other thresholds"), ("findings", "Findings"), ("scored", "Data"), ("scores", "Scores"), ("roc", "ROC"), ("referral", "Referral"),
+    ("verdict", "Verdict"), ("explore", "Other thresholds"), ("findings", "Findings"), ("scored", "Data"), ("scores", "Scores"), ("roc", "ROC"), ("referral", "Referral"), ("rejection", "Uncertainties compared"),
     ("uncertainty", "Uncertainty"), ("reliability", "Calibration"), ("grades", "Grades"), ("examples", "Images"),
     ("reading", "Definitions"), ("repeat", "Reproduction"),
 )  # fmt: skip
@@ -71,7 +72,10 @@ def render(
     graded = _grades(evaluation)
     context = {
         "title": title,
-        "contents": [entry for entry in CONTENTS if graded or entry[0] != "grades"],
+        "contents": [
+            entry for entry in CONTENTS if {"grades": graded, "rejection": evaluation.rejections}.get(entry[0], True)
+        ],
+        "rejections": _rejections(evaluation),
         "grades": graded,
         "e": evaluation,
         "labels": SET_LABELS,
@@ -94,6 +98,7 @@ def render(
         "band_replicates": min(evaluation.settings.bootstrap, MOST_BAND_REPLICATES),
         "many_bands": len(evaluation.methods) > MOST_COLORS,
         "with_images": images is not None,
+        "of_table": all(p.metadata.get("inputs") == "table" for one in evaluation.methods for p in one.predictions),
         "pathways": pathways(evaluation, grids),
         "explorer": page_explorer(evaluation, grids, images),
         "lead_figure": figures.lead_panel(evaluation),
@@ -121,6 +126,23 @@ def _grades(evaluation: Evaluation) -> list[dict[str, object]]:
         for name in evaluation.sets
     }
     return grade_section(found, evaluation.leading)
+
+
+def _rejections(evaluation: Evaluation) -> list[dict[str, object]]:
+    """Return what the section on compared uncertainties shows, by method and set."""
+    shown = []
+    for number, ((i, name), one) in enumerate(evaluation.rejections.items()):
+        method, label = evaluation.methods[i].name, SET_LABELS[name].lower()
+        shown.append({
+            "title": f"{method}, {label}" if len(evaluation.rejections) > 1 else "",
+            "figure": figures.rejection_panel(one, name, f"rejection-{number}"),
+            "legend": [LegendEntry(key.replace("_", " "), mark(k)) for k, key in enumerate(one.uncertainties)],
+            "tables": [
+                *([folds_table(one, f"{method}, {label}")] if one.scores else []),
+                uncertainties_table(one, f"{method}, {label}: uncertainties"),
+            ],
+        })  # fmt: skip
+    return shown
 
 
 def _show(quantity: Quantity, style: str = "plain") -> Markup:
@@ -242,7 +264,7 @@ def report_files(
     if shifted is not None and data is None:
         raise InputError("--shifted needs --data", hint="Name the folders as `train` had them.")
     files = find_files(paths)
-    predictions = list(read(files))
+    files, predictions = join_folds(files, list(read(files)))
     check_writable(out)
     methods: dict[str, list[Predictions]] = {}
     for name, one in zip(method_names(files, predictions), predictions, strict=True):
@@ -279,6 +301,8 @@ def score_records(evaluation: Evaluation) -> list[JsonObject]:
             if i == evaluation.leader and k == 0:
                 sets = [name for name in evaluation.sets if (i, name) in evaluation.cases]
                 record["controls"] = {name: _controls(evaluation, name) for name in sets}
+            compared = {name: one for (j, name), one in evaluation.rejections.items() if j == i and k == 0}
+            record |= {"uncertainties": json_content(compared)} if compared else {}
             records.append(record)
     return records
 

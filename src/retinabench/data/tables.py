@@ -1,0 +1,233 @@
+"""Tables of patients in place of images: read from CSV or Parquet once, and encoded by the training rows of each run.
+
+A prepared table holds `features.parquet` in place of images: one column per feature, as numbers or text, with empty cells where a
+value is missing. Nothing is fitted when it is prepared. `encode` turns it into the inputs of a network, and every statistic
+that it needs (median, most frequent word, mean, std, the list of words) is of the training rows alone, so that a fold
+that tests has no part in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from retinabench.core.errors import InputError, nearest
+from retinabench.core.files import check as check_file
+from retinabench.core.files import sweep, write_bytes, write_json
+from retinabench.core.results import JsonObject
+from retinabench.core.version import __version__
+from retinabench.core.workspace import Workspace
+from retinabench.data.dataset import SPLITS, Records, Rows, make_records, to_parquet
+from retinabench.data.datasets.folder import SPLIT_NAMES, STAND_IN
+from retinabench.data.prepare import begin_folder, place_of
+from retinabench.data.prepared import COMPLETE, FEATURES, FORMAT, Manifest, Prepared, fingerprint, open_prepared
+from retinabench.data.prepared import PreparedSettings as Settings
+from retinabench.data.synthetic.patients import draw_patients
+from retinabench.predictions.check import Check, named_by_row
+from retinabench.predictions.columns import check_count, from_arrow, to_arrow
+from retinabench.predictions.formats import csv_columns, csv_dialect, read_table
+from retinabench.predictions.io import unreadable
+from retinabench.predictions.values import combined
+
+ROLES = ("label", "patient", "image", "split")
+MOST_WORDS = 50  # of a column of categories
+WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+Columns = dict[str, NDArray[np.float64] | NDArray[np.str_]]
+
+
+def prepare_table(
+    out: Path,
+    source: Path | None,
+    roles: Mapping[str, str],
+    features: Sequence[str] | None = None,
+    *,
+    rows: int | None = None,
+    seed: int | None = None,
+) -> tuple[Prepared, list[str]]:
+    """Prepare a table into a folder; return it opened, and notes.
+
+    `roles`: role of `ROLES` -> its column; `features`: None for every other column. Without a source `rows` patients are drawn.
+    """
+    for role in roles:
+        if role not in ROLES:
+            raise InputError(f"unknown role '{role}' of a column", hint=nearest(role, ROLES))
+    named, drawn = {"label": "label", **roles}, JsonObject()
+    truth: NDArray[np.float64] | float = np.nan
+    if source is None:
+        if roles or features:
+            raise InputError("a drawn table has its own columns", hint="Leave out --label, --patient and --features.")
+        drawn = {"rows": rows or 52_888, "seed": seed or 0}
+        columns, truth = draw_patients(**drawn)
+        named = {"label": "outcome", "patient": "id"}
+    elif rows is not None or seed is not None:
+        raise InputError("--images and --seed draw a table, and --source names one", hint="Leave them out.")
+    else:
+        columns = read_columns(source)
+    records, notes = _records(columns, named, truth, source)
+    names = _features(columns, named, features, source)
+    check_features({name: columns[name] for name in names}, records.grade > 0, source)
+    words = {name: len(np.unique(columns[name])) for name in names if columns[name].dtype.kind == "U"}
+    if words and source is not None:
+        shown = ", ".join(f"{name} ({number})" for name, number in list(words.items())[:20])
+        notes.append(f"read as categories, with so many different cells: {shown}{', …' if len(words) > 20 else ''}")
+    rows_of_records = records.to_parquet()
+    table = to_parquet(pa.table({name: to_arrow(columns[name]) for name in names}))
+    settings: JsonObject = {
+        "dataset": "table", "source": place_of(source), "columns": named, "features": names, "format": FORMAT,
+        "label_table": hashlib.sha256(rows_of_records + table).hexdigest(), **drawn,
+    }  # fmt: skip
+    workspace = Workspace(out, "prepared data set", "prepare.json")
+    begin_folder(workspace, settings)
+    sweep(out)
+    with workspace.lock(wait=True):
+        if not (out / COMPLETE).is_file():
+            write_bytes(out / FEATURES, table, checked=True)
+            write_bytes(out / "records.parquet", rows_of_records, checked=True)
+            manifest = Manifest(
+                name="table" if source is None else source.stem, size=1, images=len(records), shards=(), features=FEATURES,
+                fingerprint=fingerprint(records, [out / FEATURES]), settings=Settings.from_json(settings), version=__version__,
+            )  # fmt: skip
+            write_json(out / COMPLETE, manifest.to_dict(), checked=True)
+    return open_prepared(out), notes
+
+
+def read_columns(path: Path) -> Columns:
+    """Return the columns of a CSV or Parquet file, each as numbers with NaN or text with "" where a cell is empty."""
+    try:
+        with open(check_file(path, named=True), "rb") as handle:
+            head = handle.read(4)
+        if head.startswith(b"PK"):
+            hint = "Save the table as 'CSV UTF-8' or Parquet."
+            raise InputError("is a zip archive, such as an Excel file", file=path, hint=hint)
+        if parquet := head == b"PAR1":
+            table = read_table(path)
+        else:
+            encoding, delimiter, names = csv_dialect(path)
+            table = csv_columns(path, encoding, delimiter, len(names), range(len(names)), ()).rename_columns(names)
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+        raise unreadable(path, error) from None
+    check_count(path, table.column_names)
+    columns: Columns = {}
+    for name, cells in zip(table.column_names, table.columns, strict=True):
+        if name in columns:
+            raise InputError("stands twice in the header", file=path, column=name, hint="Rename one of them.")
+        try:
+            columns[name] = from_arrow(combined(cells), untyped=not parquet)
+        except (ValueError, pa.ArrowException) as error:
+            problem = str(error).partition("\n")[0]
+            raise InputError(problem, file=path, column=name, hint="Mend or remove the column.") from None
+    return columns
+
+
+def _records(
+    columns: Columns, roles: Mapping[str, str], truth: NDArray[np.float64] | float, source: Path | None
+) -> tuple[Records, list[str]]:
+    """Return the records of a table whose columns have these roles, and notes."""
+    check = Check(source)
+    for role, name in roles.items():
+        if name not in columns:
+            shown = list(columns)[:20]
+            raise check.fail(name, None, "is missing", f"{nearest(name, shown)} --{role} NAME names the column.")
+    label = _labels(check, roles["label"], columns[roles["label"]])
+    patients, notes = None, []
+    if "patient" in roles:
+        patients = check.text(roles["patient"], columns[roles["patient"]])
+    else:
+        notes.append("no --patient, so every row counts as a patient of its own")
+    own = roles.get("image", roles.get("patient"))
+    ids = check.text(own, columns[own]) if own else named_by_row(len(label))[0]
+    try:
+        check.unique(own or "", ids)
+    except InputError as error:
+        hint = "Write one row per patient, or name the column that tells the rows apart: --column image=NAME."
+        raise InputError(error.problem, file=source, row=error.row, column=own, hint=hint) from None
+    split: NDArray[np.str_] | str = "train"
+    if "split" in roles:
+        words = [SPLIT_NAMES.get(word.lower(), word) for word in check.text(roles["split"], columns[roles["split"]])]
+        split = check.one_of(roles["split"], np.array(words), SPLITS, "train", len(label))
+    grades = np.where(label > 0, STAND_IN["1"], STAND_IN["0"])
+    return make_records(ids, grades, patient_id=patients, split=split, p_referable=truth), notes
+
+
+def _labels(check: Check, column: str, values: NDArray[np.float64] | NDArray[np.str_]) -> NDArray[np.float64]:
+    """Return labels (N,), 0 or 1; true, false, yes and no are read as well."""
+    text = values.dtype.kind == "U"
+    labels = np.array([WORDS.get(word.lower(), np.nan) for word in values.tolist()]) if text else values
+    if (bad := np.flatnonzero((labels != 0) & (labels != 1))).size:
+        cell = values[bad[0]]
+        shown = "empty" if str(cell) in ("", "nan") else f"'{cell}'" if text else f"{cell:g}"
+        hint = "The outcome is 1 or 0; leave out the rows where it is not known."
+        raise check.fail(column, bad[0], f"is {shown}, not 0 or 1", hint)
+    if len(np.unique(labels)) < 2:
+        raise check.fail(column, None, f"is {labels[0]:g} in every row", "Both outcomes are needed to learn from.")
+    return np.asarray(labels, np.float64)
+
+
+def _features(
+    columns: Columns, roles: Mapping[str, str], asked: Sequence[str] | None, source: Path | None
+) -> list[str]:
+    """Return the names of the features: those asked for, else all columns without a role."""
+    used = {name: role for role, name in roles.items()}
+    names = [name for name in columns if name not in used] if asked is None else list(asked)
+    check = Check(source)
+    for place, name in enumerate(names):
+        if name not in columns:
+            raise check.fail(name, None, "is missing", nearest(name, list(columns)[:20]))
+        if name in used:
+            raise check.fail(name, None, f"is the {used[name]}, and cannot be a feature", "Leave it out of --features.")
+        if name in names[:place]:
+            raise check.fail(name, None, "is named twice in --features", "Name it once.")
+    if not names:
+        raise InputError("holds no column of features", file=source, hint="Add one, or name some with --features.")
+    return names
+
+
+def check_features(columns: Columns, label: NDArray[np.bool_], source: Path | None) -> None:
+    """Refuse features that hold nothing, too many words, or the label itself."""
+    check, without = Check(source), "Leave it out: --features names the columns to use."
+    for name, values in columns.items():
+        text = values.dtype.kind == "U"
+        known = values[values != ""] if text else values[~np.isnan(values)]
+        levels = np.unique(known)
+        if not len(levels):
+            raise check.fail(name, None, "is empty in every row", without)
+        if len(levels) == 1 and len(known) == len(values):
+            raise check.fail(name, None, f"is '{str(levels[0])[:40]}' in every row", without)
+        if text and len(levels) > MOST_WORDS:
+            problem = f"holds {len(levels):,} different words such as '{levels[0][:40]}', more than {MOST_WORDS}"
+            raise check.fail(name, None, problem, f"Group them, or correct the cells that should be numbers. {without}")
+        if not text and np.array_equal(values, label.astype(np.float64)):
+            raise check.fail(name, None, "equals the label in every row", without)
+
+
+def encode(table: pa.Table, train: Rows) -> NDArray[np.float32]:
+    """Return the inputs (N, D) of a network, by statistics of the training rows alone.
+
+    A number is standardised, with the median where it is missing. A category is one column of 0 and 1 for each word of the training
+    rows (one of two words), with the most frequent word where it is missing; a word that they lack is 0 in all. Each column of
+    which training rows are missing also gives a column that is 1 there. What does not vary in the training rows is left out.
+    """
+    parts: list[NDArray[np.generic]] = []
+    for column in table.columns:
+        values = from_arrow(combined(column))
+        missing = values == "" if values.dtype.kind == "U" else np.isnan(values)
+        seen = values[train][~missing[train]]
+        if values.dtype.kind == "U":
+            levels, counts = np.unique(seen, return_counts=True)
+            filled = np.where(missing, levels[counts.argmax()], values) if len(levels) else values
+            parts += [filled == level for level in (levels if len(levels) > 2 else levels[1:])]
+        elif len(seen):
+            filled = np.where(missing, np.median(seen), values)
+            mean, std = filled[train].mean(), filled[train].std()
+            if std > 1e-12 * abs(mean):  # a constant has a std of rounding errors
+                parts.append((filled - mean) / std)
+        if missing[train].any() and len(seen):
+            parts.append(missing)
+    if not parts:
+        raise InputError("no feature varies in the training rows", hint="Prepare the table with other --features.")
+    return np.stack([part.astype(np.float32) for part in parts], axis=1)

@@ -1,0 +1,170 @@
+"""Several uncertainties of one model compared, over the folds of a cross-validation where there are any.
+
+The images of a fold are ordered among themselves, since each fold has a model of its own, whose uncertainties need not have the scale
+of another's: the rank of an image within its fold, as a share of the fold, takes the place of its uncertainty. With folds of one size
+the RC-Index of all images is then that of the vertical average, which is the mean over folds. Differences of two uncertainties are
+tested by the one comparison (`paired.py`): patients are resampled, the trained models stay.
+
+The standard error over folds is that of their values as if they were independent. They share training rows, and no estimate of the
+variance of a cross-validation is unbiased (Bengio and Grandvalet, JMLR 5:1089, 2004): it describes the scatter of the folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from retinabench.core.results import Document
+from retinabench.metrics import selective
+from retinabench.metrics.intervals import holm
+from retinabench.metrics.over_seeds import Aggregate, aggregate
+from retinabench.metrics.paired import Methods, PairTest, paired_sets
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.weighted_images import Cases, Floats, Weighted
+from retinabench.predictions.columns import DOMAINS
+from retinabench.predictions.table import Predictions
+
+SCORE = "rc_index"
+FOLD_SCORES = ("auroc", "accuracy", "sensitivity", "nll", "failure_auroc", "referral_accuracy_area")  # shown over folds
+REMOVED: Floats = np.linspace(0, 0.95, 96)  # of the curves; few images are left beyond
+
+
+@dataclass(frozen=True)
+class Rejection(Document):
+    """What one uncertainty is worth: its RC-Index, the same over folds, how steadily its curve rises, and the first one minus it.
+
+    index, low, high: of all images. folds: mean and standard error over folds. vertical: RC-Index of the vertical average.
+    curve: (M,) that average at `REMOVED`. difference: of the indices, with its interval and Holm's p-value; NaN of the first.
+    """
+
+    _hidden = ("curve",)
+
+    index: float
+    low: float
+    high: float
+    folds: Aggregate
+    vertical: float
+    steadiness: selective.Steadiness
+    curve: Floats
+    difference: PairTest
+    p_holm: float
+
+
+@dataclass(frozen=True)
+class Rejections(Document):
+    """The uncertainties of a model on one set, in the order in which they were asked for.
+
+    scores: mean and standard error over folds of some scores. oracle: RC-Index of the vertical
+    average where all wrong predictions are removed first. Random order has an RC-Index of 0; its 95 % limits are `random` (2, M).
+    """
+
+    _hidden = ("oracle_curve", "random")
+
+    images: int
+    folds: int
+    scores: dict[str, Aggregate]
+    uncertainties: dict[str, Rejection]
+    oracle: float
+    oracle_curve: Floats
+    random: Floats
+
+
+def compare_uncertainties(
+    predictions: Predictions,
+    asked: str = "auto",
+    *,
+    scores: Sequence[str] = FOLD_SCORES,
+    threshold: float = 0.5,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> dict[str, Rejections]:
+    """Compare uncertainties, separated by commas, on the test images of each domain; nothing where there is one and no folds.
+
+    `auto` stands for the columns `uncertainty_NAME` of the file, where it has any. `scores` are ordered by the first one asked for.
+    """
+    names = asked.split(",")
+    if asked == "auto" and predictions.uncertainties:
+        names = [*(["own"] if predictions.uncertainty is not None else []), *predictions.uncertainties]
+    found = {}
+    for domain in DOMAINS if len(names) > 1 or predictions.fold is not None else ():
+        part = predictions.select(split="test", domain=domain)
+        if part is not None:
+            values = {name: referral_uncertainty(part, name, threshold=threshold)[0] for name in dict.fromkeys(names)}
+            order = referral_uncertainty(part, asked, threshold=threshold)[0]
+            folds = _weighted(part, order, rows_of_folds(part), threshold)
+            means = {name: aggregate([float(SCORES[name](w)) for w in folds]) for name in scores if len(folds) > 1}
+            found[domain] = _on_set(part, domain, values, means, threshold, bootstrap, seed, level)
+    return found
+
+
+def _on_set(
+    part: Predictions,
+    domain: str,
+    values: dict[str, Floats],
+    means: dict[str, Aggregate],
+    threshold: float,
+    bootstrap: int,
+    seed: int,
+    level: float,
+) -> Rejections:
+    rows = rows_of_folds(part)
+    ranked = [values[name] if len(rows) < 2 else within_folds(values[name], rows) for name in values]
+    (one,) = paired_sets(
+        [replace(part, uncertainty=each, notes=()) for each in ranked], scores=[SCORE], sets=[domain], uncertainty="own",
+        bootstrap=bootstrap, seed=seed, thresholds=[threshold] * len(values),
+    )  # fmt: skip
+    methods = Methods(one, 0, [[m] for m in range(len(values))], [[(name,)] for name in values])
+    tests = [methods.test(0, m, level) for m in range(1, len(values))]
+    p = [np.nan, *holm([test.p for test in tests]).tolist()]
+    weighted = {name: _weighted(part, each, rows, threshold) for name, each in values.items()}
+    rejections = {}
+    for m, (name, folds) in enumerate(weighted.items()):
+        ends = methods.ends(m, level)
+        rejections[name] = Rejection(
+            index=float(one.point[m, 0]),
+            low=ends.low,
+            high=ends.high,
+            folds=aggregate([SCORES[SCORE](w) for w in folds]),
+            vertical=float(selective.rc_area(selective.RC_GRID, selective.vertical_accuracy(folds, selective.RC_GRID))),
+            steadiness=selective.steadiness(folds, seed),
+            curve=selective.vertical_accuracy(folds, REMOVED),
+            difference=tests[m - 1] if m else PairTest(np.nan),
+            p_holm=p[m],
+        )
+    first = next(iter(weighted.values()))
+    best = [w.cases.reordered(w.cases.error).weighted() for w in first]
+    return Rejections(
+        images=len(part),
+        folds=len(rows),
+        scores=means,
+        uncertainties=rejections,
+        oracle=float(selective.rc_area(selective.RC_GRID, selective.vertical_accuracy(best, selective.RC_GRID))),
+        oracle_curve=selective.vertical_accuracy(best, REMOVED),
+        random=np.stack(selective.random_band(first, REMOVED, level)),
+    )
+
+
+def rows_of_folds(part: Predictions) -> list[NDArray[np.intp]]:
+    """Return the rows of each fold, all rows where none is named."""
+    if part.fold is None:
+        return [np.arange(len(part))]
+    return [np.flatnonzero(part.fold == fold) for fold in np.unique(part.fold)]
+
+
+def within_folds(values: Floats, rows: Sequence[NDArray[np.intp]]) -> Floats:
+    """Return the rank of each value (N,) within its fold, as a share of the fold; equal values share their mean rank."""
+    ranks = np.empty(len(values))
+    for fold in rows:
+        ranks[fold] = rankdata(values[fold]) / len(fold)
+    return ranks
+
+
+def _weighted(part: Predictions, values: Floats, rows: Sequence[NDArray[np.intp]], threshold: float) -> list[Weighted]:
+    prob = part.prob
+    return [Cases(part.label[fold], prob[fold], values[fold], threshold=threshold).weighted() for fold in rows]
