@@ -124,7 +124,8 @@ class ScoredPosterior(PointPosterior):
         if self.config.score == "energy":
             return energy
         outside = ((features - self.kept["origin"]) @ self.kept["outside"]).norm(dim=1)
-        return self.kept["alpha"] * outside + energy
+        virtual: Tensor = self.kept["alpha"] * outside
+        return virtual + energy
 
     def state(self) -> State:
         return state_with(self.model, self.kept)
