@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.banks.tables import FEWEST, LATENT, MAJORITY
 from retinabench.concepts.examinees import Answers, Examinee
 from retinabench.concepts.inference.claims import Claim, RateEnds
 from retinabench.concepts.inference.rates import ALPHA, Patients, Rate, accuracy, rate
@@ -108,6 +109,16 @@ class Readers:
     names: Sequence[str]
     concepts: Mapping[str, Disagreement]
     results: Mapping[str, ConceptResult]
+
+    @property
+    def joint(self) -> bool:
+        """Whether the truth is what several readers say together."""
+        return self.truth in (MAJORITY, LATENT) and len(self.names) > 1
+
+    @property
+    def panel(self) -> bool:
+        """Whether the intervals hold what another panel of as many readers would say."""
+        return self.joint and len(self.names) >= FEWEST
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +220,7 @@ class Examination:
     @property
     def notes(self) -> list[str]:
         """Limits of the numbers, as sentences."""
-        return [*self._validity_notes(), *self._bank_notes(), *self._claim_notes()]
+        return [*self._validity_notes(), *self._reader_notes(), *self._bank_notes(), *self._claim_notes()]
 
     def _validity_notes(self) -> list[str]:
         notes = []
@@ -230,6 +241,16 @@ class Examination:
                 "question, and are about the answers to a sample of a new patient."
             )
         return notes
+
+    def _reader_notes(self) -> list[str]:
+        if self.readers is None or not self.readers.joint or self.readers.panel:
+            return []
+        count = len(self.readers.names)
+        return [
+            f"{count} readers are too few to say what other readers would find: all {count} may share a habit. Intervals, goals and "
+            f"claims are about the truth of these {count} readers alone; see the range of the single readers. With {FEWEST} "
+            "readers or more, the intervals hold what another panel of as many would say."
+        ]
 
     def _bank_notes(self) -> list[str]:
         notes = []

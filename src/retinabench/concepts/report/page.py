@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from retinabench.concepts.banks.tables import LATENT, MAJORITY
 from retinabench.concepts.inference.rates import ALPHA, Rate
 from retinabench.concepts.inference.unpredictability import AnswerRanking
 from retinabench.concepts.report import figures
@@ -66,9 +65,8 @@ def render(report: ExaminationReport) -> str:
         "entangled": entangled(report),
         "open": left_open(report),
         "exhausted": exhausted(report),
-        "panel": found.readers is not None
-        and found.readers.truth in (MAJORITY, LATENT)
-        and len(found.readers.names) > 1,
+        "panel": found.readers is not None and found.readers.panel,
+        "joint": found.readers is not None and found.readers.joint,
         "confidence": 1 - ALPHA,
         "exploratory": [claim for claim in found.claims if not claim.registered],
         "rates_figure": _rates_figure(report),
