@@ -167,15 +167,23 @@ def summary_lines(report: ExaminationReport) -> list[str]:
         lines.append(f"{verdict.says} in {claim.scope}: {claim.text}{after}; {counts}.{more}")
     lines += [f"Exploratory, not decided: {claim.text}." for claim in found.claims if not claim.registered]
     for standing in ("missed", "met", "open"):
-        goals = [f"{r.measure} of {r.concept} >= {r.goal:g}" for r in report.every_rate if r.standing == standing]
-        lines += [f"Goal {standing}: {'; '.join(goals)}."] if goals else []
+        names: dict[str, list[str]] = {}
+        for r in report.every_rate:
+            if r.standing == standing:
+                names.setdefault(f"{r.measure} >= {r.goal:g}", []).append(r.concept)
+        lines += [f"Goal {standing}: {goal} of {', '.join(concepts)}." for goal, concepts in names.items()]
     if not lines:
         said = zip(SHOWN, astuple(recognised(report)), strict=True)
         lines.append("; ".join(f"{text}: {', '.join(names)}" for text, names in said if names) + ".")
-    lines.append(f"{found.asked:,} questions asked, stopped by: {found.stopped}.")
+    lines.append(f"{found.asked:,} of {found.bank.cells.sum():,} questions asked, stopped by: {found.stopped}.")
     if found.head:
         lines.append(f"Transcript: {found.head} (SHA-256 of its last line, which names the one before it, and so on).")
-    lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval, asked/all)")
+    panel = (
+        f" of what another panel of {len(found.readers.names)} would say"
+        if found.readers and found.readers.panel
+        else ""
+    )
+    lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval{panel}, asked/all)")
     for name, one in found.concepts.items():
         cells = "".join(f"{_rate(rate):<28}" for rate in (one.sensitivity, one.specificity))
         lines.append(f"{name:<{width}}  {cells}".rstrip())

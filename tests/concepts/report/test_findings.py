@@ -243,7 +243,7 @@ def test_a_goal_that_the_readers_leave_open_is_no_success_of_the_data():
     html = " ".join(render(report).split())
     assert "Sufficient samples" not in html
     assert (
-        "<b>Not settled by this bank</b>, although every sample was asked: sensitivity of a (against single readers"
+        "<b>Not settled by this bank</b>, although every sample was asked: sensitivity of 85 % for a (against single readers"
         in html
     )
 
