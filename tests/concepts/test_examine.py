@@ -73,7 +73,7 @@ def test_the_first_line_and_the_page_begin_with_the_verdicts(files, capsys):
     page = (files / "out" / "index.html").read_text()
     for name in concepts:
         assert name in first.removeprefix("Goal open: sensitivity >= 0.97 of ")
-        assert name in re.search(r"<b>Open, sensitivity of 97\s%:</b>([^<]*)", page)[1]
+        assert name in re.search(r"<b>Open, sensitivity of 97\s%:</b>(.*?)</p>", page, flags=re.DOTALL)[1]
 
 
 def test_the_same_command_continues(files):
