@@ -154,6 +154,7 @@ def test_the_model_beside_the_readers_is_said_and_shown(read_by_five, capsys):
     said = capsys.readouterr().out
     assert re.search(r"The model beside the mean reader.*\n.*\nedema  0\.\d\d lower, −0\.\d\d \[−0", said)
     assert "The model beside the readers" in (read_by_five / "out" / "index.html").read_text()
+    assert "of what another panel of 5 would say" in said
     found = json.loads((read_by_five / "out" / "examination.json").read_text())
     assert found["readers"]["concepts"]["edema"]["beside"]["sensitivity"]["model_minus_mean"]["high"] < 0
 

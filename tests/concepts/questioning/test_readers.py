@@ -119,6 +119,15 @@ def test_the_intervals_hold_what_another_panel_says(readers, questions, schools)
     assert max(missed.values()) <= 6 + 2 * 2.4
 
 
+def test_a_concept_that_was_not_asked_about_may_have_any_rate():
+    bank, answers, panel, _ = drawn(np.random.default_rng(4))
+    two = Bank(None, "ab", np.repeat(bank.truth, 2, axis=1))
+    done = examine(two, lambda sample, _: answers(sample, "a"), claim="sensitivity of a >= 0.5")
+    found = enter_readers(done, ReaderPanel(panel.readers, np.repeat(panel.votes, 2, axis=1), "majority"))
+    assert (found["b"].sensitivity.value, found["b"].sensitivity.low, found["b"].sensitivity.high) == (None, 0, 1)
+    assert found["a"].sensitivity.value is not None
+
+
 def test_few_readers_say_nothing_of_other_panels():
     bank, answers, panel, _ = drawn(np.random.default_rng(3), readers=4)
     plain = examine(bank, answers, questions=60)

@@ -138,6 +138,8 @@ def panel_errors(examined: Examination, panel: ReaderPanel, place: int, one: Con
     """Return how sensitivity, specificity, accuracy and AUROC of a concept differ between panels."""
     truth = np.asarray(examined.bank.truth[:, place])
     sample, _, prob = examined.record.about(place)
+    if not len(sample):
+        return dict.fromkeys((*SIGNS, "accuracy", "auroc"), PanelError(len(panel.readers), np.inf, np.inf, 1.0))
     yes, cell, ranked = examined.record.said(place), examined.bank.cells[place], RankedImages(prob)
     asked = np.bincount(truth[sample], minlength=2)
     # An image counts for those of its truth that were not asked about; nothing is known where none was, or none at random.

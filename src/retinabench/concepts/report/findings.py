@@ -355,9 +355,9 @@ def beside_lines(readers: Readers) -> list[str]:
     lines = []
     for name, beside in told.items():
         cells = {rate: f"{TWO_DIGITS(one.model.value)} {one.verdict}, {_by(one)}" for rate, one in beside.items()}
-        lines.append(f"{name:<{width}}  {cells.get('sensitivity', ''):<45}{cells.get('specificity', '')}".rstrip())
+        lines.append(f"{name:<{width}}  {cells.get('sensitivity', ''):<51}{cells.get('specificity', '')}".rstrip())
     head = "The model beside the mean reader, each judged by the majority of the other readers (95 % interval of the difference):"
-    return [head, f"{'':<{width}}  {'sensitivity':<45}specificity", *lines] if lines else []
+    return [head, f"{'':<{width}}  {'sensitivity':<51}specificity", *lines] if lines else []
 
 
 def _by(one: BesideReaders) -> str:

@@ -97,11 +97,12 @@ def _by_goal(rates: Iterable[ConceptRate]) -> dict[tuple[str, float], list[Conce
 
 
 def _beside(readers: Readers) -> dict[str, list[str]]:
-    """Return the rates in which the model is higher, lower or not shown to differ beside the mean reader."""
+    """Return the concepts by how the model's rates compare with the mean reader's, such as "higher sensitivity"."""
     groups: dict[str, list[str]] = {}
     for name, told in readers.concepts.items():
         for measure, one in told.beside.items():
-            groups.setdefault(one.verdict, []).append(f"{measure} of {name}")
+            words = (one.verdict, measure) if one.verdict in ("higher", "lower") else (measure, one.verdict)
+            groups.setdefault(" ".join(words), []).append(name)
     return groups
 
 
