@@ -90,5 +90,5 @@ def _in_memory(images: ConceptImages, rows: Rows, concepts: Sequence[str] | None
         if concept not in images.concepts:
             raise InputError(f"the bank has no concept '{concept}'", hint=nearest(concept, images.concepts))
     columns = [images.concepts.index(concept) for concept in concepts or images.concepts]
-    truth = images.truth[np.ix_(rows, columns)].astype(np.int8)
+    truth = images.truth[rows][:, columns].astype(np.int8)
     return Bank(images.sample_id[rows], concepts or images.concepts, truth, patient=images.patient_id[rows])

@@ -86,7 +86,7 @@ def _courses(bank: Bank, name: str, questions: int | None, seed: int) -> Figure:
         rows = course(bank, lambda number: SYNTHETIC[name](bank, number), strategy, questions=questions, seed=seed)
         half = stats.t.ppf(0.975, REPETITIONS - 1) / np.sqrt(REPETITIONS) * rows.std(axis=0, ddof=1)
         mean = rows.mean(axis=0)
-        lines.append(Line(mark(place), np.arange(len(mean)), mean, mean - half, mean + half))
+        lines.append(Line(mark(place), np.arange(len(mean), dtype=np.float64), mean, mean - half, mean + half))
     draw_lines(axes, lines)
     axes.set(xlabel="questions", ylabel="mean uncertainty", ylim=(0, 2.05), xlim=(0, None))
     return figure
