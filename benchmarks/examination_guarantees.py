@@ -12,30 +12,41 @@
 4. Claims: three claims stated together, each false by one sample of 200: share of studies with a wrong decision. And one claim about
    new patients that is false by one percent.
 5. Readers: panels of 3, 5 and 8 readers who differ in four ways; share of intervals that miss the rate against *another* panel of as
-   many readers who read the same images, when all was asked and after 60 of 200 questions.
+   many readers who read the same images, when all was asked and after 60 of 200 questions. With 3 readers the command shows no
+   such interval; the table shows what the same formula would do.
 6. Patients: 1 to 8 samples each, alike within a patient (correlation 0, 0.5 and 1), patients with many samples worse: share of the
    intervals for new samples that miss, counted by patients (as the page does where a bank names them) and by samples (as it would
    without their names), at the end and at any time.
 7. AUROC: share of its confidence sequences that miss, at the end and at any time, by strategy and stopping rule; with patients too.
    Beside it DeLong's interval for a fixed number.
-8. Main decision: share of intervals of the difference at equal grade that miss it; two images per patient.
+8. Beside: a model whose difference from the mean reader is known (the mean over all examinations), and one without a difference (a new
+   reader for each image): share of intervals of the difference that miss it, and of models called better or worse.
+9. Latent: errors of the truth by majority and by Dawid and Skene, and intervals for new samples that miss the rate against the truth that
+   was drawn.
+10. Fixed: ten models on files in CheXpert's layout (500 studies, eight readers): goals decided by sequences and by intervals fixed
+   beforehand. With `--files FOLDER`, a clone of github.com/rajpurkarlab/cheXpert-test-set-labels, on the released ones too.
+11. Main decision: share of intervals of the difference at equal grade that miss it; two images per patient.
 """
 
 from __future__ import annotations
 
+import csv
 from functools import cache
+from itertools import product
+from unittest.mock import patch
 
 import numpy as np
 from scipy import stats
 from toolkit import parse, print_head, print_row, share
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.tables import ReaderPanel, majority
+from retinabench.concepts.banks.tables import ReaderPanel, latent_truth, majority
 from retinabench.concepts.examinees import Answers
 from retinabench.concepts.inference.claims import Claim, bank_sequence, new_sequence
 from retinabench.concepts.inference.rates import LEAST
 from retinabench.concepts.inference.unpredictability import ranking as ranking_at
 from retinabench.concepts.inference.unpredictability import says_yes
+from retinabench.concepts.questioning import readers as questioning
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.readers import enter_readers
 from retinabench.concepts.questioning.referral import agreement, decisions
@@ -51,6 +62,7 @@ RULES = {
     "patience 12": {"patience": 12},
     "three claims": {"claim": CLAIMS},
 }
+CHEXPERT = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
 STRATEGIES = ("random", "precision", "uncertainty", "claims")
 SELECTING = ("unpredictability", "uncertainty+unpredictability")
 
@@ -225,41 +237,102 @@ def votes_of(random, severity, readers, population):
     return (severity[:, None] + random.normal(0, 0.08, (len(severity), readers)) > strict).astype(np.int8)[:, None]
 
 
+_SEVERITY = (np.arange(100_000) + 0.5) / 100_000
+_YES = stats.norm.cdf((_SEVERITY - 0.55) / 0.15)
+REAL = (
+    1 - _YES[_SEVERITY <= 0.6].mean(),
+    _YES[_SEVERITY > 0.6].mean(),
+)  # specificity and sensitivity of the model of `read_twice`
+POPULATIONS = ("strictness", "rare concept", "errors at random", "two schools")
+
+
+def read_twice(number, count, population, samples=200):
+    """A panel's votes and another's about the same images, P(yes) of a model, and how severe the disease is in each."""
+    random = np.random.default_rng([5, number])
+    severity = random.random(samples)
+    shift = 0.3 if population == "rare concept" else 0.05
+    prob = np.clip(severity + random.normal(0, 0.15, samples) - shift, 0, 1)
+    votes, others = (votes_of(random, severity, count, population) for _ in range(2))
+    return random, votes, others, prob, severity
+
+
+def judged(truth, votes, prob, name="majority", **options):
+    """The examination of a model that says `prob`, by the truth (n, 1) that was made from votes."""
+    bank = Bank(None, "a", truth)
+    done = examine(bank, Answers(bank, prob[:, None]), **options)
+    return enter_readers(done, ReaderPanel(tuple(map(str, range(votes.shape[2]))), votes, name))
+
+
+@patch.object(questioning, "FEWEST", 3)  # the command shows these intervals from five readers on
 def readers(examinations):
     columns = "readers | who differ by | questions | sensitivity | specificity | accuracy | AUROC | width of the first"
     print_head(
         f"Intervals that miss what another panel says, in percent: {examinations} panels each, 200 images", columns
     )
     names = ("sensitivity", "specificity", "accuracy", "auroc")
-    for count in (3, 5, 8):
-        for population in ("strictness", "rare concept", "errors at random", "two schools"):
-            for questions in (None, 60):
-                missed, width = dict.fromkeys(names, 0), 0.0
-                for number in range(examinations):
-                    random = np.random.default_rng([5, number])
-                    severity = random.random(200)
-                    prob = np.clip(
-                        severity + random.normal(0, 0.15, 200) - (0.3 if population == "rare concept" else 0.05), 0, 1
-                    )
-                    votes, others = (votes_of(random, severity, count, population) for _ in range(2))
-                    bank, other = Bank(None, "a", majority(votes, random)), majority(others, random)[:, 0]
-                    if not bank.cells.all() or len(set(other)) < 2:
-                        continue
-                    done = examine(bank, Answers(bank, prob[:, None]), questions=questions, seed=number)
-                    found = enter_readers(done, ReaderPanel(tuple(map(str, range(count))), votes, "majority"))["a"]
-                    yes = prob > 0.5
-                    told = (
-                        yes[other == 1].mean(),
-                        1 - yes[other == 0].mean(),
-                        np.mean(yes == other),
-                        auroc_error(other, prob).auroc,
-                    )
-                    for name, value in zip(names, told, strict=True):
-                        ends = getattr(found, name)
-                        missed[name] += not ends.low - 1e-9 <= value <= ends.high + 1e-9
-                    width += found.sensitivity.high - found.sensitivity.low
-                cells = (share(missed[name], examinations) for name in names)
-                print_row(count, population, questions or "all", *cells, f"{width / examinations:.2f}")
+    for count, population, questions in product((3, 5, 8), POPULATIONS, (None, 60)):
+        missed, width = dict.fromkeys(names, 0), 0.0
+        for number in range(examinations):
+            random, votes, others, prob, _ = read_twice(number, count, population)
+            truth, other = majority(votes, random), majority(others, random)[:, 0]
+            if not 0 < truth.sum() < len(truth) or len(set(other)) < 2:
+                continue
+            found = judged(truth, votes, prob, questions=questions, seed=number)["a"]
+            yes = prob > 0.5
+            told = (
+                yes[other == 1].mean(),
+                1 - yes[other == 0].mean(),
+                np.mean(yes == other),
+                auroc_error(other, prob).auroc,
+            )
+            for name, value in zip(names, told, strict=True):
+                missed[name] += outside(getattr(found, name), value)
+            width += found.sensitivity.high - found.sensitivity.low
+        cells = (share(missed[name], examinations) for name in names)
+        print_row(count, population, questions or "all", *cells, f"{width / examinations:.2f}")
+
+
+def beside(examinations):
+    columns = "readers | who differ by | model | sensitivity: missed | called different | specificity: missed | called different"
+    title = "The model beside the mean reader: intervals of the difference that miss it, and models called different, in percent"
+    print_head(f"{title}: {examinations} panels each, 200 images", columns)
+    for count, population, model in product((3, 5, 8), POPULATIONS, ("another", "a new reader per image")):
+        found = {"sensitivity": [], "specificity": []}
+        for number in range(examinations):
+            random, votes, _, prob, severity = read_twice(number, count, population)
+            said = prob
+            if model != "another":
+                said = (
+                    votes_of(random, severity, len(prob), population)[np.arange(len(prob)), 0, np.arange(len(prob))]
+                    * 1.0
+                )
+            told = judged(majority(votes, random), votes, said, fixed=True).readers.concepts["a"].beside
+            for name, one in told.items():
+                gap = one.model_minus_mean
+                found[name].append((gap.value, gap.low, gap.high, one.verdict != "not shown to differ"))
+        cells = []
+        for rows in map(np.array, found.values()):
+            value, low, high, different = rows[np.isfinite(rows[:, 1])].T
+            truth = value.mean() if model == "another" else 0
+            cells += [share(np.sum((low > truth) | (high < truth)), len(value)), share(different.sum(), len(value))]
+        print_row(count, population, model, *cells)
+
+
+def latent(examinations):
+    columns = "readers | who differ by | truth | wrong truths | sensitivity: missed | specificity: missed"
+    title = "Truths by majority and by Dawid and Skene: images with a wrong one, and intervals that miss the rate in new samples"
+    print_head(f"{title}, in percent: {examinations} panels each, 200 images", columns)
+    ways = {"majority": majority, "dawid-skene": lambda votes, random: latent_truth(votes[:, 0])[:, None]}
+    for count, population, (name, way) in product((3, 5, 8), ("errors at random", "two schools"), ways.items()):
+        wrong, missed = 0.0, np.zeros(2, int)
+        for number in range(examinations):
+            random, votes, _, prob, severity = read_twice(number, count, population)
+            truth = way(votes, random)
+            wrong += np.mean(truth[:, 0] != (severity > 0.6))
+            one = judged(truth, votes, prob, name, fixed=True)["a"]
+            missed += [outside(one.sensitivity.new, REAL[1]), outside(one.specificity.new, REAL[0])]
+        cells = (share(count_, examinations) for count_ in missed)
+        print_row(count, population, name, f"{100 * wrong / examinations:.1f}", *cells)
 
 
 def alike(random, patients, correlation):
@@ -338,6 +411,63 @@ def ranking(examinations):
         print_row(kind, strategy, rule, *missed, *(f"{one / examinations:.2f}" for one in width))
 
 
+def released(folder):
+    """Votes (500, 5, 8) and calls (500, 5) of ten models, as released: a model's decisions, or its P(yes) above one half."""
+
+    def table(path):
+        frame = csv.DictReader(path.open())
+        return {row["Study"]: [float(row[name]) for name in CHEXPERT] for row in frame}
+
+    files = sorted(folder.glob("radiologists/*/bc*.csv"))
+    votes = [table(path) for path in files]
+    models = []
+    for path in sorted(folder.glob("example_models/predictions/standard/*.csv")):
+        decided = folder / "example_models/decisions/standard" / path.name.replace("predictions", "decisions")
+        said = table(decided if decided.exists() else path)
+        models.append(np.array([said[study] for study in votes[0]]) > 0.5)
+    return np.stack([np.array([each[study] for study in votes[0]]) for each in votes], axis=2).astype(np.int8), models
+
+
+def in_that_layout():
+    """The same, drawn: five concepts as common as CheXpert's, readers of different strictness, models of different quality."""
+    random = np.random.default_rng(10)
+    severity = random.random((500, 5))
+    common = 1 - np.array([0.3, 0.16, 0.06, 0.3, 0.24])
+    votes = [severity + random.normal(0, 0.1, (500, 5)) > common + random.normal(0, 0.04, 5) for _ in range(8)]
+    models = [
+        severity + random.normal(0, noise, (500, 5)) > common + random.normal(0, 0.05, 5)
+        for noise in np.linspace(0.08, 0.3, 10)
+    ]
+    return np.stack(votes, axis=2).astype(np.int8), models
+
+
+def fixed(folder):
+    columns = "files | truth | goal | goals | decided by sequences | by intervals fixed beforehand"
+    print_head(
+        "Goals of ten models that are decided when every question was asked, five concepts in 500 studies", columns
+    )
+    files = {"drawn": in_that_layout(), **({"released": released(folder)} if folder else {})}
+    for name, (votes, models) in files.items():
+        bank = Bank(None, CHEXPERT, majority(votes, np.random.default_rng(0)))
+        panel = ReaderPanel(tuple(map(str, range(8))), votes, "majority")
+        found = {way: [examine(bank, Answers(bank, said * 1.0), fixed=way) for said in models] for way in (False, True)}
+        for truth in ("these readers", "another panel"):
+            if truth == "another panel":
+                found = {way: [enter_readers(one, panel) for one in done] for way, done in found.items()}
+            for goal in (0.6, 0.7, 0.8, 0.9):
+                rates = [
+                    [
+                        rate.simultaneous
+                        for one in done
+                        for told in one.concepts.values()
+                        for rate in (told.sensitivity, told.specificity)
+                    ]
+                    for done in found.values()
+                ]
+                decided = [sum(one.low >= goal or one.high < goal for one in some) for some in rates]
+                print_row(name, truth, f"{goal:.0%}", len(rates[0]), *decided)
+
+
 def main_decision(studies):
     title = f"Intervals of the difference at equal grade that miss it (0.3), in percent: {studies} studies each"
     print_head(title, "patients, two images each | questions | missed")
@@ -366,14 +496,17 @@ def main_decision(studies):
 
 PARTS = {
     "false": false_findings, "power": power, "claims": claims, "coverage": coverage, "readers": readers,
-    "patients": patients, "ranking": ranking, "decision": main_decision,
+    "patients": patients, "ranking": ranking, "decision": main_decision, "beside": beside, "latent": latent,
 }  # fmt: skip
 
 
 def main():
-    options = parse(__doc__, examinations=400, parts=list(PARTS))
+    options = parse(__doc__, examinations=400, parts=[*PARTS, "fixed"], files=None)
     for name in options.parts:
-        PARTS[name](options.examinations)
+        if name == "fixed":
+            fixed(options.files)
+        else:
+            PARTS[name](options.examinations)
 
 
 if __name__ == "__main__":

@@ -26,10 +26,8 @@ from retinabench.concepts.banks.tables import read_reference
 from retinabench.concepts.examinees import SYNTHETIC, Examinee, read_answers
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
-from retinabench.core.random_streams import derive
+from retinabench.concepts.report.paper import EXAMINEES, REPETITIONS, course
 
-REPETITIONS = 10
-PUBLISHED = ("biased-1", "biased-2", "unbiased")
 LEVELS = {"50 %": 0.5, "80 %": 0.8, "95 %": 0.95}
 
 
@@ -45,13 +43,13 @@ def main() -> None:
 
 
 def show(table, title: str, bank: Bank, answers: Path | None = None) -> None:
-    factories = {name: lambda seed, make=SYNTHETIC[name]: make(bank, seed) for name in PUBLISHED}
+    factories = {name: lambda seed, make=SYNTHETIC[name]: make(bank, seed) for name in EXAMINEES}
     if answers is not None:
         given = read_answers(answers, bank)
         factories = {"network": lambda seed: given, **factories}
     for name, factory in factories.items():
         courses = {strategy: course(bank, factory, strategy) for strategy in STRATEGIES if strategy != "claims"}
-        courses["uncertainty, published rule"] = course(bank, factory, "uncertainty", "published")
+        courses["uncertainty, published rule"] = course(bank, factory, "uncertainty", rules="published")
         start = courses["random"][0, 0]
         # The lowest level that every strategy always reached: all end with every question asked.
         lowest = min(float(rows[:, -1].max()) for rows in courses.values())
@@ -61,18 +59,6 @@ def show(table, title: str, bank: Bank, answers: Path | None = None) -> None:
             mean, widest = ("", "") if "rule" in strategy else widths(bank, factory, strategy)
             table.writerow([f"{title}, {name}", strategy, *cells, mean, widest])
             sys.stdout.flush()
-
-
-def course(bank: Bank, factory: Callable[[int], Examinee], strategy: str, rules: str = "corrected") -> np.ndarray:
-    """Return the mean uncertainty after 0, 1, … questions of each repetition, (repetitions, questions + 1)."""
-    seeds = [derive(0, "repetition", repetition) for repetition in range(REPETITIONS)]
-    total = int(bank.cells.sum())
-    return np.stack(
-        [
-            examine(bank, factory(seed), strategy=strategy, questions=total, seed=seed, rules=rules).uncertainty
-            for seed in seeds
-        ]
-    )
 
 
 def questions_to(rows: np.ndarray, level: float) -> np.ndarray:

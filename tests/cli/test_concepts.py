@@ -56,6 +56,17 @@ def test_what_does_not_go_together_is_one_line(words, message, tables, monkeypat
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--claim", "sensitivity of edema >= 0.8"], ["--concepts", "edema"], ["--cut", "none.toml"], ["--questions", "0"]],
+)
+@pytest.mark.parametrize("examinee", [["--examinee", "guessing"], []])
+def test_nothing_is_trained_or_left_behind_after_a_wrong_option(words, examinee, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["examine", "--bank", "synthetic", "--images", "40", *examinee, *words, "--out", "out", "-q"]) == 2
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_default_strategy_follows_the_goal(tables):
     """As README has it: a claim is what questions are spent on; without one every kind of sample is asked about in turn."""
     command = [

@@ -107,7 +107,7 @@ def test_synthetic_examinees_need_no_network(tmp_path, capsys):
     words = ["examine", "--bank", "synthetic", "--images", "100", "--examinee", "biased-1", "--questions", "30"]
     out = tmp_path / "out"
     assert cli.run([*words, "--quiet", "--out", str(out)]) == 0
-    assert "30 questions asked" in capsys.readouterr().out
+    assert "30 of 150 questions asked" in capsys.readouterr().out
     assert not (out / "samples").exists()
     # The same questions as a table, by the same examinee.
     table = ["examine", "--truth", str(out / "truth.csv"), "--examinee", "biased-1", "--questions", "30"]

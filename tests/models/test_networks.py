@@ -152,6 +152,60 @@ def test_a_dilated_network_keeps_an_eighth_of_the_side_and_sees_as_far():
     assert rows.max() - rows.min() > 200
 
 
+def released_drn_d_22():
+    """Names and shapes in the released drn_d_22 file, by github.com/fyu/drn: a classifier of 1 x 1 convolutions, blocks in levels 3 to 6."""
+    shapes, inputs = {}, 3
+
+    def convolution(name, norm, width, side, inputs):
+        shapes[f"{name}.weight"] = (width, inputs, side, side)
+        shapes.update({f"{norm}.{part}": (width,) for part in ("weight", "bias", "running_mean", "running_var")})
+
+    for level, width in enumerate((16, 16, 32, 64, 128, 256, 512, 512, 512)):
+        layer = f"layer{level}"
+        if level in (3, 4, 5, 6):
+            for block in (0, 1):
+                name = f"{layer}.{block}"
+                convolution(f"{name}.conv1", f"{name}.bn1", width, 3, inputs if block == 0 else width)
+                convolution(f"{name}.conv2", f"{name}.bn2", width, 3, width)
+            convolution(f"{layer}.0.downsample.0", f"{layer}.0.downsample.1", width, 1, inputs)
+        else:
+            convolution(f"{layer}.0", f"{layer}.1", width, 3 if level else 7, inputs)
+        inputs = width
+    return shapes | {"fc.weight": (1000, 512, 1, 1), "fc.bias": (1000,)}
+
+
+def test_the_released_weights_of_a_dilated_network_are_read(tmp_path):
+    shapes = released_drn_d_22()
+    generator = torch.Generator().manual_seed(0)
+    state = {name: torch.rand(shape, generator=generator) for name, shape in shapes.items()}
+    torch.save(state, tmp_path / "drn_d_22.pth")
+    network = drn_d_22(outputs=5)
+    loaded = load_pretrained(network, ModelConfig(name="drn_d_22", weights=str(tmp_path / "drn_d_22.pth")))
+    assert loaded.unused == ("fc.bias", "fc.weight")
+    own = {name: value for name, value in network.state_dict().items() if not name.startswith("fc.")}
+    assert {name for name in own if not name.endswith("num_batches_tracked")} == set(shapes) - {"fc.weight", "fc.bias"}
+    assert all(torch.equal(own[name], state[name]) for name in own if name in state)
+    # Level by level: the strides and dilations of the released code.
+    kernels = {
+        name: one for name, one in network.named_modules() if isinstance(one, nn.Conv2d) and one.kernel_size == (3, 3)
+    }
+    found = [
+        [(one.stride[0], one.dilation[0]) for name, one in kernels.items() if name.startswith(f"layer{level}.")]
+        for level in range(1, 9)
+    ]
+    block = [(1, 1)] * 3
+    assert found == [
+        [(1, 1)],
+        [(2, 1)],
+        [(2, 1), *block],
+        [(2, 1), *block],
+        [(1, 2)] * 4,
+        [(1, 4)] * 4,
+        [(1, 2)],
+        [(1, 1)],
+    ]
+
+
 def test_parameter_names_are_those_of_the_common_libraries():
     names = set(resnet50().state_dict())
     assert len(names) == 320

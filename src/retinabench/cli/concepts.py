@@ -53,8 +53,8 @@ Examinee = Annotated[
         "--examinee",
         "NAME",
         "A network to be trained on the other images: ours, timm:NAME or your own package.module:function; or a synthetic "
-        "examinee: biased-1, biased-2, unbiased, overconfident, guessing, always-yes. Default: that of the bank, most often "
-        "efficientnet_lite0 with weights of ImageNet.",
+        "examinee: biased-1, biased-2, unbiased, overconfident, guessing, always-yes; or paper: Figures 2 to 4 of the publication for "
+        "its three. Default: that of the bank, most often efficientnet_lite0 with weights of ImageNet.",
     ),
 ]
 
@@ -314,7 +314,10 @@ def examine(
             say(line)
         return
     found = _examined(answers, truth, bank, out, options, asked, progress_of(quiet))
-    _say_found(found, out)
+    if found is None:
+        say(out / "index.html")
+    else:
+        _say_found(found, out)
 
 
 def _say_found(found: ExaminationReport, out: Path) -> None:
@@ -334,8 +337,8 @@ def _examined(
     options: ExamineOptions,
     asked: Asked,
     progress: Progress,
-) -> ExaminationReport:
-    """Examine whatever the options name."""
+) -> ExaminationReport | None:
+    """Examine whatever the options name; None where figures were drawn."""
     from retinabench.concepts.examine import examine_files
 
     if (bank is None) == (truth is None):
@@ -347,12 +350,29 @@ def _examined(
     if truth is not None and answers is not None:
         asked.refuse(OF_NETWORK, "is for a network that answers about images")
         return examine_files(answers, truth, out, options, progress=progress)
-    from retinabench.concepts.answer_bank import examine_images, examine_synthetic
+    from retinabench.concepts.answer_bank import asked_bank, examine_images, examine_synthetic
+    from retinabench.concepts.banks.tables import read_reference
+    from retinabench.concepts.examine import ExamineOptions
     from retinabench.concepts.examinees import SYNTHETIC
+    from retinabench.concepts.report.paper import PAPER, write_paper
 
     network = asked.network(options.seed, progress)
-    if answers is not None or network.synthetic:
+    if answers is not None or network.synthetic or asked.examinee == PAPER:
         asked.refuse(OF_NETWORK, "is for a network that answers about images")
+    if asked.examinee == PAPER:
+        drawn = ExamineOptions(
+            options.concepts, questions=options.questions, reference=options.reference, seed=options.seed
+        )
+        if options != drawn:
+            hint = "Of the options about questions, it takes --concepts, --reference, --questions and --seed."
+            raise InputError("--examinee paper draws the figures of the publication, and judges nothing", hint=hint)
+        if bank is not None:
+            questions = asked_bank(bank, asked.source, network, options.concepts)
+        else:
+            assert truth is not None
+            questions, _ = read_reference(truth, options.concepts, options.reference, options.reader_seed)
+        write_paper(questions, out, questions=options.questions, seed=options.seed, progress=progress)
+        return None
     if bank is not None:
         return examine_images(bank, asked.source, out, network, options, answers)
     if not network.synthetic:

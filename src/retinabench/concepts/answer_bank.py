@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from retinabench.concepts.banks import masks
-from retinabench.concepts.banks.definition import BankDefinition, find_definition
+from retinabench.concepts.banks.bank import Bank
+from retinabench.concepts.banks.definition import find_definition
 from retinabench.concepts.banks.open_bank import read_images
 from retinabench.concepts.banks.tables import read_bank, read_reference
-from retinabench.concepts.examine import ExamineOptions, examine_bank, examine_files
+from retinabench.concepts.examine import ExamineOptions, check_options, examine_bank, examine_files
 from retinabench.concepts.examinees import SYNTHETIC, read_answers
 from retinabench.concepts.questioning.transcript import recorded_header
-from retinabench.concepts.report.findings import ExaminationReport, parse_goals
-from retinabench.concepts.trained_answers import NetworkOptions, train_and_answer, write_truth
-from retinabench.core.errors import InputError
+from retinabench.concepts.report.findings import ExaminationReport
+from retinabench.concepts.trained_answers import AS_IT_IS, NetworkOptions, train_and_answer, write_truth
+from retinabench.core.errors import InputError, nearest
 from retinabench.data.dataset import ConceptImages, Rows
 from retinabench.experiments.execution import Resources
 
@@ -35,13 +37,17 @@ def examine_images(
     definition = find_definition(bank)
     size, progress = network.side(definition), network.resources.progress
     images = read_images(definition, source, images=network.images, seed=network.seed, progress=progress)
-    parse_goals(options.goals, options.concepts or images.concepts)  # is refused before the training begins
+    whole = answers is not None or network.trained == AS_IT_IS
+    rows = np.arange(len(images)) if whole else masks.split(images, network.seed, definition.held_out)[1]
+    if network.grid == 1:
+        # What is wrong in an option is refused before a network is trained and a file written.
+        check_options(_in_memory(images, rows, options.concepts), options, out)
     if answers is not None:
-        write_truth(images, np.arange(len(images)), out / "truth.csv")
+        write_truth(images, rows, out / "truth.csv")
         return examine_files(answers, out / "truth.csv", out, options, progress=progress)
     if network.synthetic:
         assert network.examinee is not None
-        write_truth(images, _asked(images, definition, network), out / "truth.csv")
+        write_truth(images, rows, out / "truth.csv")
         questions = read_bank(out / "truth.csv", options.concepts)
         examinee = SYNTHETIC[network.examinee](questions, network.seed)
         return examine_bank(questions, examinee, out, options, progress=progress)
@@ -70,5 +76,19 @@ def origin(bank: str, source: Path | None) -> dict[str, str]:
     return {"bank": f"{Path(bank).stem} ({digest})", "source": place}
 
 
-def _asked(images: ConceptImages, definition: BankDefinition, network: NetworkOptions) -> Rows:
-    return masks.split(images, network.seed, definition.held_out)[1]
+def asked_bank(bank: str, source: Path | None, network: NetworkOptions, concepts: Sequence[str] | None) -> Bank:
+    """Return the questions that a synthetic examinee is asked about the images of a bank."""
+    definition = find_definition(bank)
+    images = read_images(
+        definition, source, images=network.images, seed=network.seed, progress=network.resources.progress
+    )
+    return _in_memory(images, masks.split(images, network.seed, definition.held_out)[1], concepts)
+
+
+def _in_memory(images: ConceptImages, rows: Rows, concepts: Sequence[str] | None) -> Bank:
+    for concept in concepts or ():
+        if concept not in images.concepts:
+            raise InputError(f"the bank has no concept '{concept}'", hint=nearest(concept, images.concepts))
+    columns = [images.concepts.index(concept) for concept in concepts or images.concepts]
+    truth = images.truth[rows][:, columns].astype(np.int8)
+    return Bank(images.sample_id[rows], concepts or images.concepts, truth, patient=images.patient_id[rows])

@@ -66,7 +66,13 @@ def _chosen(rule: DecisionThreshold, folder: Path, asked: Bank) -> dict[str, flo
         # The rules know their scores by rank alone: a score need not be a probability.
         levels, rank = np.unique(scores, return_inverse=True)
         names = np.arange(len(rank)).astype(np.str_)
-        found = rule.freeze(Predictions(names, bank.truth[known, column], rank / len(levels), source=concept)).value
+        truth = bank.truth[known, column]
+        try:
+            found = rule.freeze(Predictions(names, truth, rank / len(levels))).value
+        except InputError:
+            problem = f"cannot decide the cut of '{concept}', which {truth.sum()} of {len(truth)} images show"
+            hint = "Leave the concept out with --concepts, or give the cuts in a TOML file."
+            raise InputError(problem, file=folder, hint=hint) from None
         place_of = math.ceil(found * len(levels) - 1e-6)
         above = np.nextafter(levels[-1], np.inf)  # the rule wants no yes at all
         cuts[concept] = float(levels[place_of] if place_of < len(levels) else above)

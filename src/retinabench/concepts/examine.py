@@ -12,12 +12,13 @@ from retinabench.concepts.banks.tables import ReaderPanel, read_reference
 from retinabench.concepts.cuts import parse_cut
 from retinabench.concepts.examinees import Examinee, read_answers
 from retinabench.concepts.inference.rates import Rate
-from retinabench.concepts.questioning.examination import examine, replay
+from retinabench.concepts.questioning.examination import StoppingRule, examine, replay, state_before
 from retinabench.concepts.questioning.readers import enter_readers
 from retinabench.concepts.questioning.referral import Decisions, agreement, decisions
 from retinabench.concepts.questioning.transcript import recorded_header, seed_of
 from retinabench.concepts.report.findings import (
     ExaminationReport,
+    Goals,
     beside_lines,
     claim_verdicts,
     parse_goals,
@@ -98,8 +99,7 @@ def examine_bank(
     progress: Progress = QUIET,
 ) -> ExaminationReport:
     """Examine any examinee and write all files; a transcript found there is continued."""
-    # What is wrong in an option or a file is refused before the questions begin.
-    goals, decided = parse_goals(options.goals, bank.concepts), _decisions(bank, options)
+    goals, decided = check_options(bank, options, out)
     _announce(bank, options, progress)
     examined = examine(
         bank,
@@ -123,6 +123,14 @@ def examine_bank(
     write_json(out / "examination.json", report.to_dict(), checked=True)
     write_report(report, out)
     return report
+
+
+def check_options(bank: Bank, options: ExamineOptions, out: Path) -> tuple[Goals, Decisions | None]:
+    """Refuse what is wrong in an option, or in a file that it names, before the questions begin."""
+    parse_cut(options.cut, bank)
+    rule, path = StoppingRule(options.questions), out / "transcript.jsonl"
+    state_before(bank, options.strategy, rule, options.claims, options.confidence, path, fixed=options.fixed)
+    return parse_goals(options.goals, bank.concepts), _decisions(bank, options)
 
 
 MANY = 100_000  # questions, which take about a quarter of a minute
@@ -159,15 +167,23 @@ def summary_lines(report: ExaminationReport) -> list[str]:
         lines.append(f"{verdict.says} in {claim.scope}: {claim.text}{after}; {counts}.{more}")
     lines += [f"Exploratory, not decided: {claim.text}." for claim in found.claims if not claim.registered]
     for standing in ("missed", "met", "open"):
-        goals = [f"{r.measure} of {r.concept} >= {r.goal:g}" for r in report.every_rate if r.standing == standing]
-        lines += [f"Goal {standing}: {'; '.join(goals)}."] if goals else []
+        names: dict[str, list[str]] = {}
+        for r in report.every_rate:
+            if r.standing == standing:
+                names.setdefault(f"{r.measure} >= {r.goal:g}", []).append(r.concept)
+        lines += [f"Goal {standing}: {goal} of {', '.join(concepts)}." for goal, concepts in names.items()]
     if not lines:
         said = zip(SHOWN, astuple(recognised(report)), strict=True)
         lines.append("; ".join(f"{text}: {', '.join(names)}" for text, names in said if names) + ".")
-    lines.append(f"{found.asked:,} questions asked, stopped by: {found.stopped}.")
+    lines.append(f"{found.asked:,} of {found.bank.cells.sum():,} questions asked, stopped by: {found.stopped}.")
     if found.head:
         lines.append(f"Transcript: {found.head} (SHA-256 of its last line, which names the one before it, and so on).")
-    lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval, asked/all)")
+    panel = (
+        f" of what another panel of {len(found.readers.names)} would say"
+        if found.readers and found.readers.panel
+        else ""
+    )
+    lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval{panel}, asked/all)")
     for name, one in found.concepts.items():
         cells = "".join(f"{_rate(rate):<28}" for rate in (one.sensitivity, one.specificity))
         lines.append(f"{name:<{width}}  {cells}".rstrip())

@@ -202,20 +202,32 @@ def test_the_page_shows_the_shares(bank):
     assert 'id="referral"' not in render(ExaminationReport(result))
 
 
-def test_the_page_shows_the_readers():
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("xyz", ["about these readers alone", "about what these 3 readers say"]),
+        (
+            "vwxyz",
+            [
+                "majority of another panel of as many readers would say",
+                "keeps the width of their disagreement when all",
+            ],
+        ),
+    ],
+)
+def test_the_page_shows_the_readers(names, said):
     random = np.random.default_rng(0)
-    votes = (random.random((90, 2, 3)) < 0.5).astype(np.int8)
+    votes = (random.random((90, 2, len(names))) < 0.5).astype(np.int8)
     bank = Bank(None, ("a", "b"), majority(votes, random))
     result = examine(bank, lambda sample, concept: float(bank.truth[sample, 0]), questions=60)
-    found = enter_readers(result, ReaderPanel(("x", "y", "z"), votes, "majority"))
+    found = enter_readers(result, ReaderPanel(tuple(names), votes, "majority"))
     sensitivity, specificity = readers_tables(found.readers)
-    rows = ["x", "y", "z", "random reader", "range of the readers"]
+    rows = [*names, "random reader", "range of the readers"]
     assert [row.label for row in sensitivity.blocks[0].rows] == rows
     assert len(specificity.blocks[0].columns) == 2
     html = " ".join(render(ExaminationReport(found)).split())
-    assert "3 readers read the images" in html
-    assert "hold what another panel of as many readers would say" in html
-    assert "keeps the width of their disagreement when all were asked" in html
+    assert f"{len(names)} readers read the images" in html
+    assert all(text in html for text in said)
 
 
 def test_a_goal_that_the_readers_leave_open_is_no_success_of_the_data():
@@ -231,7 +243,7 @@ def test_a_goal_that_the_readers_leave_open_is_no_success_of_the_data():
     html = " ".join(render(report).split())
     assert "Sufficient samples" not in html
     assert (
-        "<b>Not settled by this bank</b>, although every sample was asked: sensitivity of a (against single readers"
+        "<b>Not settled by this bank</b>, although every sample was asked: sensitivity of 85 % for a (against single readers"
         in html
     )
 

@@ -20,11 +20,9 @@ What the rates are about in each case, and how the disagreement of the readers e
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -289,7 +287,10 @@ def _meaning(row: Row, column: str, layout: LabelTable, where: str) -> int:
 
 SEPARATOR = "@"
 MAJORITY, RANDOM, LATENT = TRUTHS = "majority", "random", "dawid-skene"
-MOST_PANELS = 200  # of which the error between panels is estimated
+FEWEST = (
+    5  # readers who say something about other panels: of fewer, all may share a habit that half of others do not have
+)
+PANELS = 400  # drawn, from which the error between panels is estimated
 Votes = NDArray[np.int8]
 
 
@@ -301,23 +302,21 @@ class ReaderPanel:
     votes: Votes
     truth: str
 
-    def sub_panels(self) -> list[tuple[int, ...]]:
-        """Return the readers of sub-panels of an odd size: all of them, or `MOST_PANELS` drawn at random if there are more."""
+    def drawn(self) -> NDArray[np.int64]:
+        """Return panels like this one, (`PANELS`, R) counts of its readers in each: the Bayesian bootstrap's forecast.
+
+        References:
+            Rubin, The Bayesian bootstrap, Annals of Statistics 9:130 (1981).
+        """
         count = len(self.readers)
-        size = max(1, (count + 1) // 2 - (1 - (count + 1) // 2 % 2))
-        if math.comb(count, size) <= MOST_PANELS:
-            return list(combinations(range(count), size))
         generator = numpy_generator(0, "panels", count)
-        return [tuple(generator.permutation(count)[:size].tolist()) for _ in range(MOST_PANELS)]
+        return generator.multinomial(count, generator.dirichlet(np.ones(count), PANELS))
 
-    def shares(self, concept: int, readers: Sequence[int]) -> NDArray[np.float64]:
-        """Return (n,) the majority of some readers: 1, 0, one half at a tie, and NaN where none of them read the sample."""
-        votes = self.votes[:, concept][:, list(readers)]
-        return np.where((votes >= 0).any(axis=1), (np.sign(_balance(votes)) + 1) / 2, np.nan)
-
-
-def _balance(votes: Votes) -> NDArray[np.int64]:
-    return np.asarray((votes == 1).sum(axis=-1) - (votes == 0).sum(axis=-1))
+    def shares(self, concept: int, counts: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        """Return (B, n) the majority of B panels, counts (B, R): 1, 0, one half at a tie, and NaN where none of them read the sample."""
+        votes = self.votes[:, concept].T
+        balance = counts @ ((votes == 1).astype(np.int64) - (votes == 0))
+        return np.where(counts @ (votes >= 0).astype(np.int64), (np.sign(balance) + 1) / 2, np.nan)
 
 
 def majority(votes: Votes, generator: np.random.Generator) -> NDArray[np.int8]:
@@ -325,7 +324,7 @@ def majority(votes: Votes, generator: np.random.Generator) -> NDArray[np.int8]:
 
     Without the coin an even panel would leave out the hard images, and a model would seem better than a single reader finds it.
     """
-    balance = _balance(votes)
+    balance = (votes == 1).sum(axis=-1) - (votes == 0).sum(axis=-1)
     coin = generator.integers(0, 2, balance.shape)
     return np.where((votes >= 0).any(axis=-1), np.where(balance == 0, coin, balance > 0), UNKNOWN).astype(np.int8)
 

@@ -303,7 +303,7 @@ class Unpredictable:
 
 
 class Admissible(Unpredictable):
-    """Draws at random among the admissible questions of a cell: |P(present | history) - 1/2| <= 0.15.
+    """Draws at random among the admissible questions of a cell: |P(present | history) - 1/2| <= 0.15, a bound quoted from memory.
 
     References:
         Geman, Geman, Hallonquist and Younes, Visual Turing test for computer vision systems, PNAS 112:3618 (2015).

@@ -14,7 +14,6 @@ from retinabench.concepts.questioning.examination import ConceptResult
 from retinabench.core.errors import printable
 from retinabench.reports.toolkit.figures import (
     BAD,
-    FAINT,
     GOOD,
     HUES,
     INK,
@@ -42,21 +41,28 @@ HEIGHT = 270
 
 
 def performance_panel(concept: ConceptResult) -> Figure:
-    """Draw the Gaussian process of one concept over its four regions: mean, band of 2 std, and the observed counts."""
+    """Draw the Gaussian process of one concept over its four regions: mean, band of 2 std, observed counts; nothing below 0."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     bins, mean, sd = concept.bins, concept.performance.mean(), np.sqrt(concept.performance.variance())
-    low, top = min(float((mean - 2 * sd).min()), 0.0), max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
+    top = max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
     for number, (name, color) in enumerate(REGIONS):
         axes.axvspan(number / 4, (number + 1) / 4, color=color, alpha=0.07, linewidth=0)
         place = axes.get_xaxis_transform()
         axes.text(number / 4 + 0.125, 1.02, name, transform=place, color=color, fontsize=TEXT, ha="center", va="bottom")
     axes.axvline(0.5, color=MUTED, linewidth=0.7)
-    axes.axhline(0, color=FAINT, linewidth=0.7, zorder=1)
-    axes.fill_between(GRID, mean - 2 * sd, mean + 2 * sd, color=HUES[0], alpha=0.22, linewidth=0, zorder=2)
-    axes.plot(GRID, mean, color=HUES[0], zorder=3)
+    axes.fill_between(
+        GRID,
+        np.maximum(mean - 2 * sd, 0),
+        np.maximum(mean + 2 * sd, 0),
+        color=HUES[0],
+        alpha=0.22,
+        linewidth=0,
+        zorder=2,
+    )
+    axes.plot(GRID, np.where(mean < 0, np.nan, mean), color=HUES[0], zorder=3)
     seen = np.flatnonzero(bins)
     axes.plot((seen + 0.5) / 100, bins[seen], linestyle="none", marker="o", markersize=3.4, color=INK, zorder=4)
-    axes.set(xlim=(0, 1), ylim=(1.06 * low, 1.06 * top), ylabel="answers")
+    axes.set(xlim=(0, 1), ylim=(-0.02 * top, 1.06 * top), ylabel="answers")  # there are no fewer answers than none
     axes.set_xticks([0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1])
     axes.set_xticklabels(["0", "", "½", "", "1 | 0", "", "½", "", "1"])
     axes.set_xlabel("P(yes), absent  |  P(yes), present")

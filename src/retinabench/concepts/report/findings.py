@@ -282,14 +282,16 @@ def _arrays(answers: Mapping[str, Sequence[float]]) -> tuple[NDArray[np.float64]
 def cut_offs(report: ExaminationReport) -> list[CutOff]:
     """Return better thresholds for the concepts that their cut does not serve although the answers rank them.
 
-    These are the concepts whose answers rank samples better than by chance, and which are not recognised at their cut or
-    miss a goal there.
+    These are the concepts whose answers rank samples better than by chance, while the yes and no at their cut do not, or miss a goal.
     """
     better = []
     missed = {rate.concept for rate in report.judged if rate.standing == "missed"}
     for pair in report.rates:
         concept = pair[0].concept
-        one, served = report.examination[concept], recognition(*pair) == "recognised"
+        one = report.examination[concept]
+        said = {"with": [1.0] * one.counts["tp"] + [0.0] * one.counts["fn"]}
+        said["without"] = [1.0] * one.counts["fp"] + [0.0] * one.counts["tn"]
+        served = ranks_better_than_chance(said)
         if (served and concept not in missed) or not ranks_better_than_chance(one.answers):
             continue
         without, having = _arrays(one.answers)
@@ -327,7 +329,7 @@ def readers_tables(readers: Readers) -> list[Table]:
             Row("range of the readers", [Cell(" to ".join(map(percent, r))) if r else UNDEFINED for r in ranges])
         )
         columns = [Column(f"{name} ({one.disputed:,} disputed)") for name, one in concepts.items()]
-        caption = f"{measure.capitalize()} in this bank against each truth, with 95 % intervals"
+        caption = f"{measure.capitalize()} in this bank against each truth, with 95 % intervals where not all was asked"
         tables.append(Table.of(caption, columns, rows, row_header="Truth"))
     rows = [
         Row(f"{name}, {measure}", [Cell.of(one.model, TWO_DIGITS), Cell.of(one.mean_reader, TWO_DIGITS), _gap(one)])
@@ -347,14 +349,20 @@ def _gap(one: BesideReaders) -> Cell:
 
 
 def beside_lines(readers: Readers) -> list[str]:
-    """Return a sentence for every rate in which the model is compared with the readers."""
-    return [
-        f"The model beside the readers, {measure} of {name}: {TWO_DIGITS(one.model.value)}, of the mean reader "
-        f"{TWO_DIGITS(one.mean_reader.value)}; the model's is {one.verdict}, by "
-        f"{SIGNED(one.model_minus_mean.value)} {SIGNED.interval(one.model_minus_mean.low, one.model_minus_mean.high)}."
-        for name, told in readers.concepts.items()
-        for measure, one in told.beside.items()
-    ]
+    """Return a line for every concept about which the model is compared with the readers."""
+    told = {name: one.beside for name, one in readers.concepts.items() if one.beside}
+    width = max(map(len, told), default=0)
+    lines = []
+    for name, beside in told.items():
+        cells = {rate: f"{TWO_DIGITS(one.model.value)} {one.verdict}, {_by(one)}" for rate, one in beside.items()}
+        lines.append(f"{name:<{width}}  {cells.get('sensitivity', ''):<51}{cells.get('specificity', '')}".rstrip())
+    head = "The model beside the mean reader, each judged by the majority of the other readers (95 % interval of the difference):"
+    return [head, f"{'':<{width}}  {'sensitivity':<51}specificity", *lines] if lines else []
+
+
+def _by(one: BesideReaders) -> str:
+    gap = one.model_minus_mean
+    return f"{SIGNED(gap.value)} {SIGNED.interval(gap.low, gap.high)}"
 
 
 def _against(rate: Rate) -> Cell:
@@ -364,6 +372,8 @@ def _against(rate: Rate) -> Cell:
         assert rate.low is not None
         assert rate.high is not None
         return Cell(f"[{percent(rate.low)}, {percent(rate.high)}]")
+    if rate.low == rate.high:  # every image was asked about
+        return Cell.number(rate.value, form=PERCENT)
     return Cell.number(rate.value, rate.low, rate.high, form=PERCENT)
 
 

@@ -5,11 +5,12 @@ The sentences are in `templates/examination.html.j2`; `findings.py` computes wha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from retinabench.concepts.banks.tables import LATENT, MAJORITY
 from retinabench.concepts.inference.rates import ALPHA, Rate
 from retinabench.concepts.inference.unpredictability import AnswerRanking
+from retinabench.concepts.questioning.examination import Readers
 from retinabench.concepts.report import figures
 from retinabench.concepts.report.findings import (
     ConceptRate,
@@ -60,15 +61,15 @@ def render(report: ExaminationReport) -> str:
         "recognition": recognised(report),
         "missed": missed_goals(report),
         "met": [rate for rate in report.judged if rate.standing == "met"],
-        "open_goals": [rate for rate in report.every_rate if rate.standing == "open"],
+        "open_goals": _by_goal(rate for rate in report.every_rate if rate.standing == "open"),
+        "beside": _beside(found.readers) if found.readers else {},
         "verdicts": claim_verdicts(report),
         "scarce": scarce_samples(report),
         "entangled": entangled(report),
         "open": left_open(report),
-        "exhausted": exhausted(report),
-        "panel": found.readers is not None
-        and found.readers.truth in (MAJORITY, LATENT)
-        and len(found.readers.names) > 1,
+        "exhausted": _by_goal(exhausted(report)),
+        "panel": found.readers is not None and found.readers.panel,
+        "joint": found.readers is not None and found.readers.joint,
         "confidence": 1 - ALPHA,
         "exploratory": [claim for claim in found.claims if not claim.registered],
         "rates_figure": _rates_figure(report),
@@ -84,6 +85,25 @@ def render(report: ExaminationReport) -> str:
         (anchor, label) for anchor, label in CONTENTS if {"readers": readers, "referral": referral}.get(anchor, True)
     ]
     return pages.render("examination.html.j2", {**context, "contents": contents}, package="retinabench.concepts.report")
+
+
+def _by_goal(rates: Iterable[ConceptRate]) -> dict[tuple[str, float], list[ConceptRate]]:
+    """Return the rates by measure and goal."""
+    groups: dict[tuple[str, float], list[ConceptRate]] = {}
+    for rate in rates:
+        assert rate.goal is not None
+        groups.setdefault((rate.measure, rate.goal), []).append(rate)
+    return groups
+
+
+def _beside(readers: Readers) -> dict[str, list[str]]:
+    """Return the concepts by how the model's rates compare with the mean reader's, such as "higher sensitivity"."""
+    groups: dict[str, list[str]] = {}
+    for name, told in readers.concepts.items():
+        for measure, one in told.beside.items():
+            words = (one.verdict, measure) if one.verdict in ("higher", "lower") else (measure, one.verdict)
+            groups.setdefault(" ".join(words), []).append(name)
+    return groups
 
 
 def _rates_figure(report: ExaminationReport) -> Panel:
