@@ -227,10 +227,10 @@ def calibration_error_interval(w: Weighted, level: float = 0.95, *, of: Of = "po
     The estimated gaps are normal about the true ones, with the covariance of the sums over patients. Of the true gaps only
     their size is sought and their proportions are taken as estimated: the interval holds every size under which the squared
     error lies between the (1-level)/2 and (1+level)/2 quantiles. It holds 0 exactly where a calibrated model could
-    have shown as much.
+    have shown as much. Few patients with a wrong prediction decide the error, and it has no interval where fewer than `FEWEST_ERRORS` have one.
     """
     sums = w.derived(_SUMS[of])
-    if not sums.known.any():
+    if not sums.known.any() or not patients_of(w, "errors"):
         return float("nan"), float("nan")
     square, share, gap = sums.square, sums.share, sums.gap
     values, vectors = np.linalg.eigh(sums.scatter())

@@ -456,7 +456,8 @@ class Closed:
             return Ends(why="no interval of a mean over seeds; that of each seed is in its own scores")
         if patients_of(sets[0]) < 2:
             return Ends(why=ONE_PATIENT)
-        return Ends(*self.function(sets[0], level))
+        low, high = self.function(sets[0], level)
+        return Ends(low, high, FEW["errors"] if math.isnan(low) else None)
 
 
 @dataclass(frozen=True)
