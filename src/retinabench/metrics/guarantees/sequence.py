@@ -107,7 +107,7 @@ def _stake(share: Floats, remaining: Floats, chance: Floats) -> Floats:
     return np.asarray(np.where(share >= 1, 0.0, np.clip(1 - after / open_, 0, 1)))
 
 
-BATCH = 64  # candidates that are tested together
+BATCH = 64  # tests that are done together
 START = 1.5  # the sequence begins with this many times the patients that could pass without an error …
 SHARE = 0.4  # … and with at least this share of the patients: of fewer, errors of which the model is sure are too large a part
 STUDIES, POWER = 40, 0.8  # drawn studies, and the share of them that must pass
@@ -257,28 +257,35 @@ def _steps(
     """The tests in ascending order from `start` on, each with its p-value; an error of a patient is at most, and usually, `error`."""
     ends = np.flatnonzero(np.append(path.place[1:] != path.place[:-1], True)) + 1
     ends = ends[path.place[ends - 1] >= start]
-    order = orders(len(path.base))
-    num, den = np.zeros(len(path.base)), path.base.copy()
-    counted, done = np.append(0, np.cumsum((path.num > 0) | (path.den > 0))), 0
     if start == -math.inf:
         ends = np.append(0, ends)
-    for batch in (ends[k : k + BATCH] for k in range(0, len(ends), BATCH)):
-        nums, dens = np.empty((len(batch), len(num))), np.empty((len(batch), len(num)))
-        for row, end in enumerate(batch):
-            np.add.at(num, path.patient[done:end], path.num[done:end])
-            np.add.at(den, path.patient[done:end], path.den[done:end])
-            nums[row], dens[row], done = num, den, int(end)
-        # Images that do not count change no test.
-        first, test = np.unique(counted[batch], return_index=True, return_inverse=True)[1:]
-        n, d = nums[first], dens[first]
+    # Images that do not count change no test: several candidates share one.
+    counted = np.append(0, np.cumsum((path.num > 0) | (path.den > 0)))[ends]
+    first = np.flatnonzero(np.diff(counted, prepend=-1))
+    order, done, sums = orders(len(path.base)), 0, np.stack([np.zeros(len(path.base)), path.base])
+    for tests in filter(len, np.split(np.arange(len(first)), np.cumsum(_batches(len(first))))):
+        after = np.append(first, len(ends))[tests + 1]
+        both = np.empty((len(tests), *sums.shape))
+        for row, end in enumerate(ends[first[tests]]):
+            for column, of in zip(sums, (path.num, path.den), strict=True):
+                np.add.at(column, path.patient[done:end], of[done:end])
+            both[row], done = sums, int(end)
+        nums, dens = both[:, 0], both[:, 1]
         if binomial:
-            p_values = _at_most(n.sum(axis=1), d.sum(axis=1), goal)
+            p_values = _at_most(nums.sum(axis=1), dens.sum(axis=1), goal)
         else:
-            p_values = 1 / np.maximum(evidence(n - goal * d, goal * d, error[0], delta, order, error[1]), 1)
-        for end, n, d, p in zip(batch, nums, dens, p_values[test], strict=True):
-            total = float(d.sum())
-            place = float(path.place[end - 1]) if end else -math.inf
-            yield SequenceStep(place, float(n.sum()) / total if total else math.nan, int((d > 0).sum()), float(p))
+            p_values = 1 / np.maximum(evidence(nums - goal * dens, goal * dens, error[0], delta, order, error[1]), 1)
+        for begin, stop, n, d, p in zip(first[tests], after, nums, dens, p_values, strict=True):
+            total, patients = float(d.sum()), int((d > 0).sum())
+            for end in ends[begin:stop]:
+                place = float(path.place[end - 1]) if end else -math.inf
+                yield SequenceStep(place, float(n.sum()) / total if total else math.nan, patients, float(p))
+
+
+def _batches(tests: int) -> list[int]:
+    """Sizes of batches of tests that are done together: few at first, since most sequences are short."""
+    sizes = [8, 16, 32]
+    return [*sizes, *[BATCH] * (tests // BATCH)]
 
 
 def _at_most(events: NDArray[np.float64], trials: NDArray[np.float64], goal: float) -> NDArray[np.float64]:
