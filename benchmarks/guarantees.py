@@ -195,7 +195,10 @@ SIMULATED = {"two eyes": "simulated: two eyes", "1 or 4": "simulated: four image
 def simulated_cells(sizes: list[int], names: list[str]) -> Iterator[Cell]:
     for kind, per, name in (cell for cell in CELLS if cell[2] in names):
         goals = [Goal.parse(text) for text in GOALS[name]]
-        whole = partial(draw, np.random.default_rng(99), POPULATION, kind, per)
+
+        def whole(kind=kind, per=per) -> ReferralCases:
+            return draw(np.random.default_rng(99), POPULATION, kind, per)
+
         for patients in sizes:
 
             def drawn(study: int, patients=patients, kind=kind, per=per) -> ReferralCases:

@@ -115,7 +115,7 @@ def _rates(right: Floats, weight: Floats, codes: NDArray[np.intp]) -> tuple[Floa
 def _covariance(parts: Floats) -> Floats:
     """Return the covariance (J, J) of the rates from the parts (J, G) that patients have in them."""
     patients = parts.shape[1]
-    return patients / (patients - 1) * parts @ parts.T
+    return np.asarray(patients / (patients - 1) * parts @ parts.T)
 
 
 def over_readers(theta: Floats, covariance: Floats) -> tuple[Interval, float]:
