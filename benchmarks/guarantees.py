@@ -121,7 +121,9 @@ def of_images(cases: ReferralCases, goal: Goal, rng: np.random.Generator, *, one
     """The binomial test of the images, or of one place of each patient, of those that count."""
     rows = np.ones(len(cases), bool)
     if one:
-        place = np.arange(len(cases)) - np.searchsorted(cases.patient, cases.patient)
+        order = np.argsort(cases.patient, kind="stable")
+        place = np.empty(len(cases), int)
+        place[order] = np.arange(len(cases)) - np.searchsorted(cases.patient[order], cases.patient[order])
         rows = place == rng.integers(cases.most_images, size=cases.patient.max() + 1)[cases.patient]
     kept = cases.take(rows)
     of, missed = int(goal.spec.among(kept).sum()), np.sort(kept.uncertainty[goal.spec.counted(kept)])
