@@ -1,37 +1,44 @@
-"""How often certified goals are broken, and how many images are answered: dependent images, ties, few patients.
+"""How often certified goals are broken, how many images are answered, and how many an oracle would answer.
 
-    python benchmarks/guarantees.py --studies 300
-
-    python benchmarks/guarantees.py --zones --studies 300        # three zones by two thresholds of the probability
+    python benchmarks/guarantees.py --population population.csv --studies 300 --out guarantees.jsonl > docs/tables/guarantees.csv
 
     python benchmarks/guarantees.py --adversarial --studies 800  # populations made to break the argument of the certificate
 
     python benchmarks/guarantees.py --within --studies 300       # a threshold of its own for every site
 
-    python benchmarks/guarantees.py --population population.csv  # studies drawn from a table of patients, per image and per patient
+Each study draws validation patients, certifies each goal with confidence 90 %, and looks up the true risk of the certified threshold in the population: 100,000
+simulated patients whose diseased members have four images and the others one (or two eyes each), or a table of patients, as it is and in the variants of
+`interval_coverage.py`. The **oracle** knows the population: its threshold answers the most images of all that meet the goal.
 
-Each study draws validation patients whose diseased members have four images and the others one (or two eyes each), certifies each goal with
-confidence 90 %, and looks up the true risk of the certified threshold in 100,000 patients of the same population.
+A sensitivity is also certified by others, at the same level: **one image** of each patient with the binomial test in a fixed sequence (a random one of as many places
+as a patient may have images, so that all images count alike), **betting** as Waudby-Smith and Ramdas (2024) do for a fixed number of patients, on sums over patients, and
+**every image** as if it were a patient of its own, which is not valid.
+
+A cell is one line of the file; a killed run is continued by the same command.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
+import csv
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from interval_coverage import Population
+from interval_coverage import VARIANTS, population
 from numpy.typing import NDArray
-from toolkit import parse, print_head, print_row, share
+from scipy import special
+from toolkit import keep_lines, kept_lines, parse, print_head, print_row
 
 import retinabench as rb
+from retinabench.metrics.guarantees import sequence
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.goals import Goal, Per, ReferralCases, weights
 from retinabench.metrics.guarantees.sequence import SHARE
-from retinabench.metrics.guarantees.threshold import choose_threshold
+from retinabench.metrics.guarantees.threshold import choose_threshold, meeting
 from retinabench.metrics.guarantees.triage import certified_ends, plain_ends, zone_cases, zone_certificates, zone_goals
 
 DELTA = 0.1
@@ -80,79 +87,200 @@ def draw_with_prob(
     return cases, prob.round(3)
 
 
-def truth(kind: str, per: Per) -> Callable[[Goal, float], bool]:
-    """Return whether a threshold breaks a goal in the population."""
-    cases = draw(np.random.default_rng(99), POPULATION, kind, per)
-    return cache(lambda goal, threshold: breaks(goal, threshold, cases))
+class Truth:
+    """What every threshold does in a population: whether it breaks a goal, and the share of the images that it leaves to the model."""
 
+    def __init__(self, cases: ReferralCases, goals: list[Goal]) -> None:
+        self.thresholds, met, risks = meeting(cases, goals)
+        self.broken = np.any([r > goal.max_risk + 1e-9 for r, goal in zip(risks, goals, strict=True)], axis=0)
+        order = np.argsort(cases.uncertainty, kind="stable")
+        mass = np.append(0.0, np.cumsum(cases.weight[order]))
+        self.kept = mass[np.searchsorted(cases.uncertainty[order], self.thresholds, "right")] / mass[-1]
+        of_referred = all(goal.spec.of_referred for goal in goals)
+        self.oracle = float(self.kept[np.flatnonzero(met)[0 if of_referred else -1]]) if met.any() else 0.0
 
-def breaks(goal: Goal, threshold: float, cases: ReferralCases) -> bool:
-    """Return whether the risk of cases at a threshold is above the goal."""
-    num, den = goal.spec.sums(cases, threshold)
-    return bool(num.sum() > goal.max_risk * den.sum())
-
-
-def judged(cases: ReferralCases, goals: list[Goal], broken: Callable[[Goal, float], bool]) -> list[float]:
-    """Of the certified threshold and of a plain one: whether it breaks a goal, whether there is one, and which share is answered."""
-    row: list[float] = []
-    for threshold in (certify(cases, goals, DELTA).threshold, choose_threshold(cases, goals).threshold):
+    def __call__(self, threshold: float | None) -> tuple[bool, bool, float]:
+        """Whether a goal is broken, whether there is a threshold, and the share that the model answers."""
         if threshold is None:
-            row += 0, 0, 0
-        else:
-            answered = np.average(cases.uncertainty <= threshold, weights=cases.weight)
-            row += any(broken(goal, threshold) for goal in goals), 1, answered
-    return row
+            return False, False, 0.0
+        k = int(np.searchsorted(self.thresholds, threshold, "right")) - 1
+        return (bool(self.broken[k]), True, float(self.kept[k])) if k >= 0 else (False, True, 0.0)
 
 
-def certificates(studies: int, sizes: list[int], names: list[str]) -> None:
-    """Print how often certified thresholds and plain ones break a goal."""
-    columns = "images | per | goals | patients | broken, % | certified | answered | plain broken | plain answered | s"
-    print_head("Certificates", columns)
+Floats = NDArray[np.float64]
+Rule = Callable[[ReferralCases, Goal, np.random.Generator], float | None]
+
+
+def _fixed_sequence(places: Floats, passed: Callable[[float], bool]) -> float | None:
+    """The largest threshold before the first of the places, or minus infinity, that is not passed; the test changes at these places only."""
+    fails = next((t for t in (-np.inf, *np.unique(places).tolist()) if not passed(t)), np.inf)
+    return None if fails == -np.inf else float(np.nextafter(fails, -np.inf))
+
+
+def of_images(cases: ReferralCases, goal: Goal, rng: np.random.Generator, *, one: bool) -> float | None:
+    """The binomial test of the images, or of one place of each patient, of those that count."""
+    rows = np.ones(len(cases), bool)
+    if one:
+        order = np.argsort(cases.patient, kind="stable")
+        place = np.empty(len(cases), int)
+        place[order] = np.arange(len(cases)) - np.searchsorted(cases.patient[order], cases.patient[order])
+        rows = place == rng.integers(cases.most_images, size=cases.patient.max() + 1)[cases.patient]
+    kept = cases.take(rows)
+    of, missed = int(goal.spec.among(kept).sum()), np.sort(kept.uncertainty[goal.spec.counted(kept)])
+
+    def passed(t: float) -> bool:
+        k = int(np.searchsorted(missed, t, side="right"))
+        return k < of and special.betainc(of - k, k + 1, 1 - goal.max_risk) <= DELTA
+
+    return _fixed_sequence(missed, passed)
+
+
+def betting(cases: ReferralCases, goal: Goal, rng: np.random.Generator) -> float | None:
+    """Waudby-Smith and Ramdas' predictable plug-in bets for a fixed number of patients, in one random order; wealth counts at every time."""
+    order = rng.permutation(cases.patient.max() + 1)
+    width, n = float(cases.most_images), len(order)
+    now = np.arange(1, n + 1)
+
+    def passed(t: float) -> bool:
+        num, den = (np.bincount(cases.patient, of)[order] for of in goal.spec.sums(cases, t))
+        x = (num - goal.max_risk * den) / width  # lies in [-goal, 1 - goal]
+        mean = np.cumsum(x) / (now + 1)
+        variance = (0.25 + np.cumsum((x - mean) ** 2)) / (now + 1)
+        before = np.append(0.25, variance[:-1])
+        bet = np.minimum(np.sqrt(2 * np.log(1 / DELTA) / (before * n)), 0.75 / (1 - goal.max_risk))
+        return bool(np.cumsum(np.log1p(-bet * x)).max() >= np.log(1 / DELTA))
+
+    return _fixed_sequence(cases.uncertainty[goal.spec.counted(cases)], passed)
+
+
+OTHERS: dict[str, Rule] = {
+    "one image of a patient": partial(of_images, one=True), "betting (Waudby-Smith and Ramdas)": betting,
+    "every image (not valid)": partial(of_images, one=False),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Studies of one population: what is drawn, the population itself, and who certifies."""
+
+    about: tuple[str, str, str, int]  # population, per, goals, patients
+    goals: list[Goal]
+    drawn: Callable[[int], ReferralCases]
+    whole: Callable[[], ReferralCases]
+    others: bool = False
+
+    def rows(self, studies: int) -> Iterator[dict[str, Any]]:
+        """A row for the certificate, with the plain choice beside it, and one for each other way."""
+        judged = Truth(self.whole(), self.goals)
+        found: dict[str, list[tuple[bool, bool, float]]] = {"certificate": [], "plain choice": []}
+        for study in range(studies):
+            cases, rng = self.drawn(study), np.random.default_rng([9, study])
+            found["certificate"].append(judged(certify(cases, self.goals, DELTA).threshold))
+            found["plain choice"].append(judged(choose_threshold(cases, self.goals).threshold))
+            for name, rule in OTHERS.items() if self.others else ():
+                found.setdefault(name, []).append(judged(rule(cases, self.goals[0], rng)))
+        for name, three in found.items():
+            wrong, granted, answered = np.mean(three, axis=0)
+            yield row_of(self.about, name, studies, wrong, f"{granted:.0%}", f"{answered:.0%}", f"{judged.oracle:.0%}")
+
+
+def row_of(about: tuple[str, str, str, int], way: str, studies: int, wrong: float, *rest: str) -> dict[str, Any]:
+    return dict(zip(COLUMNS, (*about, way, studies, f"{wrong:.1%}", *rest), strict=True))
+
+
+COLUMNS = (
+    "population", "per", "goals", "patients", "way", "studies", "goal broken", "certified", "answered", "an oracle answers",
+)  # fmt: skip
+SIMULATED = {"two eyes": "simulated: two eyes", "1 or 4": "simulated: four images (diseased) or one"}
+
+
+def simulated_cells(sizes: list[int], names: list[str]) -> Iterator[Cell]:
     for kind, per, name in (cell for cell in CELLS if cell[2] in names):
-        broken, goals = truth(kind, per), [Goal.parse(text) for text in GOALS[name]]
+        goals = [Goal.parse(text) for text in GOALS[name]]
+
+        def whole(kind=kind, per=per) -> ReferralCases:
+            return draw(np.random.default_rng(99), POPULATION, kind, per)
+
         for patients in sizes:
-            begun = time.perf_counter()
-            drawn = (draw(np.random.default_rng([1, study]), patients, kind, per) for study in range(studies))
-            ours, plain = np.split(np.mean([judged(cases, goals, broken) for cases in drawn], axis=0), 2)
-            shares = (f"{one:.0%}" for one in (ours[1], ours[2], plain[0], plain[2]))
-            wrong, took = share(ours[0] * studies, studies), f"{time.perf_counter() - begun:.0f}"
-            print_row(kind, per, ", ".join(map(str, goals)), patients, wrong, *shares, took)
+
+            def drawn(study: int, patients=patients, kind=kind, per=per) -> ReferralCases:
+                return draw(np.random.default_rng([1, study]), patients, kind, per)
+
+            yield Cell((SIMULATED[kind], per, ", ".join(map(str, goals)), patients), goals, drawn, whole)
 
 
-def zones(studies: int, sizes: list[int]) -> None:
-    """Print how often a zone breaks a goal, by certified and by plain ends."""
-    title = "Zones"
-    print_head(
-        title,
-        "images | per | prevalence | patients | broken, % | zones certified | negative, positive, read | plain broken | s",
-    )
+REAL_CELLS: list[tuple[str, str, str]] = [
+    *((variant, "image", f"sensitivity={goal}") for variant in VARIANTS for goal in (0.8, 0.9, 0.95)),
+    *(("usual", per, goal) for per in ("image", "patient") for goal in ("selective_risk=.05", "selective_risk=.02")),
+    *(("usual", "image", goal) for goal in ("npv=.97", "ppv=.95", "missed_severe=.05")),
+]
+
+
+def real_cells(path: Path, sizes: list[int]) -> Iterator[Cell]:
+    """Studies drawn from a table of patients, whose own values are the truth."""
+
+    def view(part: rb.Predictions, per: str) -> ReferralCases:
+        return ReferralCases.of(part) if per == "image" else ReferralCases.of(rb.by_patient(part), "own")
+
+    for variant, per, text in REAL_CELLS:
+        people, goal = population(path, variant), Goal.parse(text)
+
+        def whole(people=people, per=per) -> ReferralCases:
+            cases = view(people.predictions(np.arange(len(people.code)), people.code), per)
+            return replace(cases, weight=people.weight[cases.patient]) if per == "image" else cases
+
+        for patients in sizes:
+
+            def drawn(study: int, patients=patients, people=people, per=per) -> ReferralCases:
+                return view(people.study(np.random.default_rng([7, study]), patients), per)
+
+            yield Cell((variant, per, str(goal), patients), [goal], drawn, whole, goal.target == "sensitivity")
+
+
+@dataclass(frozen=True)
+class ZoneCell:
+    """Studies of zones: certified and plain ends."""
+
+    about: tuple[str, str, str, int]
+    kind: str
+    per: Per
+    mean: float
+
+    def rows(self, studies: int) -> Iterator[dict[str, Any]]:
+        """A row for certified and one for plain ends: a goal broken, both zones certified, decided in the negative and in the positive one."""
+        goals, patients = zone_goals(ZONE_GOALS[self.mean]), self.about[3]
+        people, prob = draw_with_prob(np.random.default_rng(99), POPULATION, self.kind, self.per, self.mean)
+        truths = {side: Truth(zone_cases(people, prob, side), [*goals[side]]) for side in goals}
+
+        def judged(ends: tuple[float | None, float | None]) -> tuple[float, ...]:
+            low, high = ends
+            wrong, granted, kept = zip(
+                truths["negative"](low), truths["positive"](None if high is None else -high), strict=True
+            )
+            return any(wrong), *granted, *kept
+
+        found: dict[str, list[tuple[float, ...]]] = {"certificate": [], "plain choice": []}
+        for study in range(studies):
+            cases, p = draw_with_prob(np.random.default_rng([2, study]), patients, self.kind, self.per, self.mean)
+            found["certificate"].append(judged(certified_ends(cases, p, zone_certificates(cases, p, goals, DELTA))))
+            found["plain choice"].append(judged(plain_ends(cases, p, goals)))
+        *_, negative, positive = judged(plain_ends(people, prob, goals))
+        best = f"{negative:.0%} + {positive:.0%}"
+        for name, five in found.items():
+            wrong, below, above, *shares = np.mean(five, axis=0)
+            both = f"{below:.0%}; {above:.0%}"
+            yield row_of(self.about, name, studies, wrong, both, f"{shares[0]:.0%} + {shares[1]:.0%}", best)
+
+
+def zone_cells(sizes: list[int]) -> Iterator[ZoneCell]:
     for kind, per, mean in ZONE_CELLS:
-        goals = zone_goals(ZONE_GOALS[mean])
-        people, prob = draw_with_prob(np.random.default_rng(99), POPULATION, kind, per, mean)
-        views = {side: zone_cases(people, prob, side) for side in goals}
-
-        def broken(ends: tuple[float | None, float | None], views=views, goals=goals) -> bool:
-            sides = [
-                (side, end if side == "negative" else -end)
-                for side, end in zip(goals, ends, strict=True)
-                if end is not None
-            ]
-            return any(breaks(goal, end, views[side]) for side, end in sides for goal in goals[side])
-
         for patients in sizes:
-            begun, rows = time.perf_counter(), []
-            for study in range(studies):
-                cases, p = draw_with_prob(np.random.default_rng([2, study]), patients, kind, per, mean)
-                low, high = certified_ends(cases, p, zone_certificates(cases, p, goals, DELTA))
-                a, b = (-1.0 if low is None else low), (2.0 if high is None else high)
-                shares = [np.average(x, weights=cases.weight) for x in (p <= a, p >= b)]
-                plain = broken(plain_ends(cases, p, goals))
-                rows.append((broken((low, high)), low is not None, high is not None, *shares, plain))
-            wrong, below, above, negative, positive, plain = np.mean(rows, axis=0)
-            ill, took = np.average(people.label, weights=people.weight), f"{time.perf_counter() - begun:.0f}"
-            zoned = f"{negative:.0%}, {positive:.0%}, {1 - negative - positive:.0%}"
-            row = [f"{ill:.0%}", patients, share(wrong * studies, studies), f"{below:.0%}, {above:.0%}", zoned]
-            print_row(kind, per, *row, f"{plain:.0%}", took)
+            name = (
+                f"{SIMULATED[kind]}, {'31' if mean == -0.8 else '11'} % of the patients"
+                if kind == "two eyes"
+                else SIMULATED[kind]
+            )
+            yield ZoneCell((name, per, "zones: " + ", ".join(ZONE_GOALS[mean]), patients), kind, per, mean)
 
 
 WITH_MANY = ((1, 30), (0.97, 0.03)), ((1, 2, 3, 8), (0.4, 0.3, 0.2, 0.1))
@@ -255,46 +383,30 @@ def within_sites(studies: int, sizes: list[int]) -> None:
             print_row(patients, rule, name, f"{wrong:.1%}", f"{granted:.0%}")
 
 
-REAL_GOALS = ("selective_risk=.05", "selective_risk=.02")
-
-
-def from_population(path: Path, studies: int, sizes: list[int]) -> None:
-    """Print how certificates of studies fare that are drawn from a table of patients, whose own values are the truth."""
-    people = Population(path, "usual")
-    print_head("A population", "per | goal | patients | broken | certified | answered")
-    for per in ("image", "patient"):
-
-        def view(part: rb.Predictions, per: str = per) -> ReferralCases:
-            return ReferralCases.of(part) if per == "image" else ReferralCases.of(rb.by_patient(part), "own")
-
-        truth = view(people.predictions(np.arange(len(people.code)), people.code))
-        for goal in map(Goal.parse, REAL_GOALS):
-            for patients in sizes:
-                rows = []
-                for study in range(studies):
-                    drawn = view(people.study(np.random.default_rng([7, study]), patients))
-                    found = certify(drawn, [goal], DELTA).threshold
-                    wrong = found is not None and breaks(goal, found, truth)
-                    answered = 0.0 if found is None else np.mean(truth.uncertainty <= found)
-                    rows.append((wrong, found is not None, answered))
-                wrong, granted, answered = np.mean(rows, axis=0)
-                print_row(per, goal, f"{patients:,}", f"{wrong:.1%}", f"{granted:.0%}", f"{answered:.0%}")
-
-
 def main() -> None:
     """Run the simulation that is asked for."""
-    kinds = {"zones": False, "adversarial": False, "within": False, "population": None}
-    options = parse(__doc__, studies=300, patients=[100, 300, 500, 1500], only=list(GOALS), **kinds)
-    if options.population:
-        from_population(options.population, options.studies, options.patients)
-    elif options.within:
-        within_sites(options.studies, options.patients)
-    elif options.adversarial:
-        adversarial(options.studies)
-    elif options.zones:
-        zones(options.studies, options.patients)
-    else:
-        certificates(options.studies, options.patients, options.only)
+    kinds = {"adversarial": False, "within": False, "population": None}
+    options = parse(
+        __doc__, studies=300, patients=[100, 300, 500, 1500], only=list(GOALS), out=Path("guarantees.jsonl"), **kinds
+    )
+    sequence.MOST_NEEDED = 0  # how many patients a refused study would have needed is not asked
+    if options.within:
+        return within_sites(options.studies, options.patients)
+    if options.adversarial:
+        return adversarial(options.studies)
+    rows = kept_lines(options.out)
+    done = {tuple(row[name] for name in COLUMNS[:4]) for row in rows}
+    cells: list[Cell | ZoneCell] = [*simulated_cells(options.patients, options.only)]
+    for patients in (300, 1000) if options.population else ():
+        cells += [*real_cells(options.population, [patients]), *zone_cells([patients])]
+    for cell in cells:
+        if cell.about not in done:
+            rows += (new := list(cell.rows(options.studies)))
+            keep_lines(options.out, *new)
+    table = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    return None
 
 
 if __name__ == "__main__":

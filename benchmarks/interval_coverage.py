@@ -1,6 +1,6 @@
 """How often do nominal 95 % intervals hold the truth, and tests at 5 % reject a true hypothesis?
 
-    python benchmarks/interval_coverage.py --population population.csv.gz --studies 240 --processes 2 --out coverage.jsonl
+    python benchmarks/interval_coverage.py --population population.csv --studies 240 --processes 2 --out coverage.jsonl
 
 **A finite population.** `--population` names a table with image_id, patient_id, label and prob, such as a real model's predictions. Its patients are drawn
 with replacement, its own scores are the truth. Variants: `usual` as it is, `rare` (patients without disease drawn ten times as often) and `accurate` (85 % of the
@@ -17,18 +17,22 @@ is continued by the same command, and more studies only add lines. Studies that 
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
+import csv
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from clinic import Whole, clinic_ends, log_odds
+from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import norm
-from toolkit import parse
+from toolkit import keep_lines, kept_lines, parse
 
 import retinabench as rb
 from retinabench.metrics.calibration import calibration_line_of
@@ -90,16 +94,34 @@ class Population:
         table = rb.read_predictions(path)
         patients, code = np.unique(np.asarray(table.patients), return_inverse=True)
         rows = np.argsort(code, kind="stable")
-        self.label, self.prob, self.code = table.label[rows], table.prob[rows].copy(), code[rows]
+        self.label, self.prob, self.code, self.grade = (
+            table.label[rows],
+            table.prob[rows].copy(),
+            code[rows],
+            table.grade,
+        )
         self.start = np.searchsorted(self.code, np.arange(len(patients) + 1))
-        weight = np.ones(len(patients))
+        weight = np.ones(len(patients), np.intp)
         if variant == "accurate":
             wrong = (self.prob > 0.5) != (self.label == 1)
             mirrored = wrong & (np.random.default_rng(5).random(len(rows)) < 0.85)
             self.prob[mirrored] = 1 - self.prob[mirrored]
         if variant == "rare":
             weight[np.bincount(self.code, self.label) == 0] = 10
-        self.weight = weight / weight.sum()
+        self.times, self.weight, self.grade_prob = weight, weight / weight.sum(), None
+        if self.grade is not None:
+            self.grade = self.grade[rows]
+            self.grade_prob = self._proportional_odds(weight[self.code])
+
+    def _proportional_odds(self, weight: Any) -> Any:
+        """(N, 5) the log odds of "grade k or more" are those of "referable" and a number, so that the mean is the population's share."""
+        x = log_odds(self.prob)
+        above = [np.ones(len(x))]
+        for k in (1, 2, 3, 4):
+            share = np.average(self.grade >= k, weights=weight)
+            move = 0.0 if k == 2 else brentq(lambda c, s=share: np.average(expit(x + c), weights=weight) - s, -30, 30)
+            above.append(self.prob if k == 2 else expit(x + move))
+        return -np.diff(np.column_stack([*above, np.zeros(len(x))]), axis=1)
 
     def study(self, rng: np.random.Generator, patients: int) -> rb.Predictions:
         """Patients drawn with replacement, each as a patient of its own."""
@@ -111,7 +133,15 @@ class Population:
     def predictions(self, rows: Any, patient: Any) -> rb.Predictions:
         """Some rows as a file of their own."""
         names = np.char.mod("i%d", np.arange(len(rows)))
-        return rb.Predictions(names, self.label[rows], self.prob[rows], patient_id=np.char.mod("p%d", patient))
+        graded = {} if self.grade is None else {"grade": self.grade[rows], "grade_prob": self.grade_prob[rows]}
+        return rb.Predictions(
+            names, self.label[rows], self.prob[rows], patient_id=np.char.mod("p%d", patient), **graded
+        )
+
+    @cached_property
+    def whole(self) -> Whole:
+        """The numbers of the clinic page, and of the grades, of the whole population."""
+        return Whole(self.predictions(np.arange(len(self.code)), self.code), self.code, self.times)
 
     def truth(self) -> dict[str, float]:
         """The scores of the whole population."""
@@ -166,8 +196,13 @@ def study(task: tuple[str, int, int], table: Path | None) -> dict[str, Any]:
     told = {"setting": setting, "patients": patients, "study": number}
     if setting in VARIANTS and table is not None:
         rng = np.random.default_rng([11, number, patients, VARIANTS.index(setting)])
-        drawn = population(table, setting).study(rng, patients)
-        return {**told, "ends": ends_of(drawn, number), "p": {}, "difference": {}}
+        people = population(table, setting)
+        drawn = people.study(rng, patients)
+        ends = ends_of(replace(drawn, grade_prob=None), number)
+        further: dict[str, Any] = {"less": {}, "sets": {}, "p": {}}
+        if drawn.grade is not None:
+            further = clinic_ends(drawn, people.study(rng, patients), people.whole, rng)
+        return {**told, "ends": ends, "difference": {}, **further}
     a, b = models(np.random.default_rng([7, number, patients]), patients, setting)
     options: dict[str, Any] = {"bootstrap": REPLICATES, "seed": number, "scores": TESTED, "sets": ["in_domain"]}
     compared = rb.compare(a, b, **options)["in_domain"]
@@ -176,7 +211,7 @@ def study(task: tuple[str, int, int], table: Path | None) -> dict[str, Any]:
     held = {name: plain_ends(compared[name]) for name in TESTED}
     least = min(one.p_adjusted for one in compared.scores.values())
     p["any score (corrected)"] = [_plain(least)] * 2
-    return {**told, "ends": ends_of(a, number), "p": p, "difference": held}
+    return {**told, "ends": ends_of(a, number), "p": p, "difference": held, "less": {}, "sets": {}}
 
 
 def plain_ends(interval: Any) -> list[float | None]:
@@ -185,42 +220,57 @@ def plain_ends(interval: Any) -> list[float | None]:
 
 
 def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    return None if np.isnan(value) else float(value)
 
 
 def coverage(found: list[dict[str, Any]], table: Path | None) -> Iterator[tuple[Any, ...]]:
-    """Per setting, patients, set and score: share of studies with an interval, shares that hold, lie above, and below the truth; median width."""
-    groups = defaultdict(list)
+    """Per setting, patients, set and score: studies with an interval, all studies, shares that hold, lie above, and below the truth; median width."""
+    groups: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for one in found:
-        for name, scores in one["ends"].items():
+        lesser = one["less"] | (
+            {} if one["setting"] == "calibrated" else {"a - b": one["difference"]}
+        )  # less the truth
+        for name, scores in (one["ends"] | lesser).items():
             for key, ends in scores.items():
-                groups[one["setting"], one["patients"], name, key].append(ends)
-        for key, ends in one["difference"].items() if one["setting"] != "calibrated" else ():
-            groups[one["setting"], one["patients"], "a - b", key].append(ends)
-    for (setting, patients, name, key), ends in groups.items():
-        known = np.array([pair for pair in ends if pair[0] is not None], np.float64).reshape(-1, 2)
-        true = 0.0 if name == "a - b" else truth(setting, table)[name].get(key, np.nan)
-        if len(known) and np.isfinite(true):
-            above, below = (float(np.mean(known[:, 0] > true + 1e-9)), float(np.mean(known[:, 1] < true - 1e-9)))
+                true = 0.0 if name in lesser else truth(one["setting"], table)[name].get(key, np.nan)
+                groups[one["setting"], one["patients"], name, key].append(
+                    [np.nan if end is None else end - true for end in ends]
+                )
+    studies = Counter((one["setting"], one["patients"]) for one in found)
+    for key, ends in groups.items():
+        known = np.array([pair for pair in ends if not np.isnan(pair).any()]).reshape(-1, 2)
+        if len(known):
+            above, below = float(np.mean(known[:, 0] > 1e-9)), float(np.mean(known[:, 1] < -1e-9))
             width = float(np.median(known[:, 1] - known[:, 0]))
-            yield setting, patients, name, key, len(known), len(ends), 1 - above - below, above, below, width
+            yield *key, len(known), studies[key[:2]], 1 - above - below, above, below, width
+
+
+SETS = "sets of grades: mean coverage, mean size"
 
 
 def print_tables(found: list[dict[str, Any]], table: Path | None) -> None:
-    """Print the coverage of every interval and the size of every test, as CSV."""
-    print("setting,patients,set,score,studies,with interval %,coverage %,above %,below %,median width")
-    for setting, patients, name, key, number, of, share, above, below, width in sorted(coverage(found, table)):
-        numbers = (100 * number / of, 100 * share, 100 * above, 100 * below)
-        print(setting, patients, name, key, of, *(f"{value:.1f}" for value in numbers), f"{width:.3g}", sep=",")
-    print("\nsetting,patients,test of,tests,compare rejects %,rank rejects %")
-    groups = defaultdict(list)
+    """Print the coverage of every interval, that of the sets of grades, and the size of every test, as CSV."""
+    rows: list[tuple[Any, ...]] = []
+    for *key, number, of, held, above, below, width in coverage(found, table):
+        rows.append((*key, of, *(f"{100 * share:.1f}" for share in (number / of, held, above, below)), f"{width:.3g}"))
+    sets: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    tests: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for one in found:
-        for key, pair in one["p"].items():
+        for name, pair in one["sets"].items():
+            sets[one["setting"], one["patients"], SETS, name].append(pair)
+        for name, pair in one["p"].items():
             if one["setting"] != "calibrated" and pair[0] is not None:  # there the first model is the better one
-                groups[one["setting"], one["patients"], key].append(pair)
-    for (setting, patients, key), pairs in sorted(groups.items()):
+                tests[one["setting"], one["patients"], name].append(pair)
+    for key, pairs in sets.items():
+        held, size = np.mean(pairs, axis=0)
+        rows.append((*key, len(pairs), "100.0", f"{100 * held:.1f}", "", "", f"{size:.3g}"))
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    print("setting,patients,set,score,studies,with interval %,coverage %,above %,below %,median width")
+    out.writerows(sorted(rows, key=lambda row: row[:4]))
+    print("\nsetting,patients,test of,tests,compare rejects %,rank rejects %")
+    for key, pairs in sorted(tests.items()):
         rates = (f"{100 * np.mean(column < 0.05):.1f}" for column in np.array(pairs, np.float64).T)
-        print(setting, patients, key, len(pairs), *rates, sep=",")
+        out.writerow([*key, len(pairs), *rates])
 
 
 def main() -> None:
@@ -229,7 +279,7 @@ def main() -> None:
     options = parse(__doc__, population=None, processes=1, out=Path("coverage.jsonl"), table=False, **studies)
     table = options.population
     settings = [one for one in options.settings if table or one not in VARIANTS]
-    found = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    found = kept_lines(options.out)
     if not options.table:
         done = {(one["setting"], one["patients"], one["study"]) for one in found}
         wanted = [
@@ -237,11 +287,10 @@ def main() -> None:
             for patients in options.patients for setting in settings
             for number in range(options.first, options.first + options.studies)
         ]  # fmt: skip
-        with options.out.open("a") as sink, ProcessPoolExecutor(options.processes) as pool:
+        with ProcessPoolExecutor(options.processes) as pool:
             each, left = partial(study, table=table), [task for task in wanted if task not in done]
             for one in map(each, left) if options.processes == 1 else pool.map(each, left, chunksize=4):
-                sink.write(json.dumps(one) + "\n")
-                sink.flush()
+                keep_lines(options.out, one)
                 found.append(one)
     print_tables(found, table)
 

@@ -1,8 +1,8 @@
 """How often is a first sentence of `score` or `clinic` wrong about the patients of the population?
 
-    python benchmarks/sentences.py --population population.csv.gz --studies 200 --out sentences.jsonl > docs/tables/sentences.csv
+    python benchmarks/sentences.py --population population.csv --studies 200 --out sentences.jsonl > docs/tables/sentences.csv
 
-Studies are drawn from a table of patients (`interval_coverage.Population`), as it is and with changes that put a sentence to the test: probabilities that
+Studies are drawn from a table of patients (`interval_coverage.population`), as it is and with changes that put a sentence to the test: probabilities that
 know nothing or little, uncertainties that know nothing, sites that do not differ. A sentence is wrong where the population says otherwise, whose values are those of
 40,000 drawn patients. A study is one line of the file; a killed run is continued by the same command.
 """
@@ -10,16 +10,14 @@ know nothing or little, uncertainties that know nothing, sites that do not diffe
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections import defaultdict
-from functools import cache
 from pathlib import Path
 
 import numpy as np
-from interval_coverage import Population
+from interval_coverage import population
 from scipy.special import expit, logit
-from toolkit import parse
+from toolkit import keep_lines, kept_lines, parse
 
 import retinabench as rb
 from retinabench.reports.clinic import answer_sets
@@ -38,11 +36,6 @@ KNOWN = {
 PATIENTS = (100, 300, 1000)
 WHOLE = 40_000
 REPLICATES = 200
-
-
-@cache
-def population(path: Path, variant: str) -> Population:
-    return Population(path, variant)
 
 
 def study(path: Path, case: str, patients: int, number: int) -> rb.Predictions:
@@ -100,8 +93,8 @@ def wrong(sentence: tuple[str, str], truth: dict[str, float]) -> bool:
 
 
 def main() -> None:
-    asked = parse(__doc__, population=Path("population.csv.gz"), studies=200, out=Path("sentences.jsonl"))
-    lines = [json.loads(line) for line in asked.out.read_text().splitlines()] if asked.out.is_file() else []
+    asked = parse(__doc__, population=Path("population.csv"), studies=200, out=Path("sentences.jsonl"))
+    lines = kept_lines(asked.out)
     done = {(one["case"], one["patients"], one["number"]) for one in lines}
     wanted = [(case, WHOLE, 0) for case in CASES]
     wanted += [(case, patients, number) for number in range(asked.studies) for case in CASES for patients in PATIENTS]
@@ -112,8 +105,7 @@ def main() -> None:
             study(asked.population, case, patients, number), 0 if patients == WHOLE else REPLICATES
         )
         lines.append({"case": case, "patients": patients, "number": number, "said": sentences, "numbers": numbers})
-        with asked.out.open("a") as file:
-            file.write(json.dumps(lines[-1]) + "\n")
+        keep_lines(asked.out, lines[-1])
     truth = {one["case"]: one["numbers"] | KNOWN.get(one["case"], {}) for one in lines if one["patients"] == WHOLE}
     counts: dict[tuple[str, int, str, str], list[bool]] = defaultdict(list)
     for one in lines:

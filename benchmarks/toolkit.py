@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +30,17 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None, **defaults: A
         else:
             parser.add_argument(flag, type=Path if default is None else type(default), default=default)
     return parser.parse_args(arguments)
+
+
+def kept_lines(path: Path) -> list[Any]:
+    """The lines of a file of JSON; none where there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def keep_lines(path: Path, *rows: Any) -> None:
+    """Add lines to a file of JSON."""
+    with path.open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def print_row(*cells: object) -> None:

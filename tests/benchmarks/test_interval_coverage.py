@@ -51,6 +51,14 @@ def test_intervals_cover_where_errors_and_disease_are_rare(tmp_path, variant):
     found = [simulation.study((variant, 100, number), table) for number in range(STUDIES)]
     shares = {row[3]: row[6] for row in simulation.coverage(found, table) if row[4] >= STUDIES / 2}
     wanted = {"auroc", "nll", "brier", "aurc", "e_aurc", "augrc", "referral_nll_area", "gain_at_50"}
+    wanted |= {
+        "specificity with reader",
+        "npv at 10 %",
+        "net benefit at 0.2",
+        "rps",
+        "coverage of sets, alike",
+        "specificity, all sites at once",
+    }
     assert wanted <= set(shares)
     assert min(shares[name] for name in wanted) >= 0.95 - 4.5 * 0.034
 

@@ -23,7 +23,7 @@ from scipy.special import expit, logit
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
 from retinabench.metrics.bootstrap import cluster_codes, stacked
-from retinabench.metrics.intervals import FEWEST_ERRORS, patients_of, scaled_interval
+from retinabench.metrics.intervals import FEWEST_ERRORS, FEWEST_WRONG, patients_of, scaled_interval
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion
 from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Weighted
 
@@ -227,10 +227,10 @@ def calibration_error_interval(w: Weighted, level: float = 0.95, *, of: Of = "po
     The estimated gaps are normal about the true ones, with the covariance of the sums over patients. Of the true gaps only
     their size is sought and their proportions are taken as estimated: the interval holds every size under which the squared
     error lies between the (1-level)/2 and (1+level)/2 quantiles. It holds 0 exactly where a calibrated model could
-    have shown as much.
+    have shown as much. Few patients with a wrong prediction decide the error, and it has no interval where fewer than `FEWEST_WRONG` have one, or a right one.
     """
     sums = w.derived(_SUMS[of])
-    if not sums.known.any():
+    if not sums.known.any() or patients_of(w, "errors") < FEWEST_WRONG:
         return float("nan"), float("nan")
     square, share, gap = sums.square, sums.share, sums.gap
     values, vectors = np.linalg.eigh(sums.scatter())

@@ -109,9 +109,9 @@ def _largest_mass(validation: Graded, weighting: Weighting, coverage: float) -> 
     return found
 
 
-def _sets(prob: Floats, largest: Floats) -> Bools:
-    """(N, 5) whether each grade is in the set; gaps are filled."""
-    inside = entering_mass(prob) <= largest
+def sets_within(mass: Floats, largest: Floats) -> Bools:
+    """(N, 5) whether each grade is in the set, by the `entering_mass` (N, 5) and the largest one (5,) of each; gaps are filled."""
+    inside = mass <= largest
     from_above = np.logical_or.accumulate(inside[:, ::-1], axis=1)[:, ::-1]
     return np.asarray(np.logical_or.accumulate(inside, axis=1) & from_above)
 
@@ -148,7 +148,7 @@ def grade_sets(predictions: Predictions, weighting: Weighting = "alike", coverag
         hint = "Mark some images by split = validation, with grade and grade_prob."
         raise InputError("has no validation images that choose the sets", file=predictions.source, hint=hint)
     assert predictions.grade_prob is not None
-    return _sets(predictions.grade_prob, _largest_mass(validation, weighting, coverage))
+    return sets_within(entering_mass(predictions.grade_prob), _largest_mass(validation, weighting, coverage))
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def evaluated_sets(
 ) -> GradeSets:
     """Return what the sets hold on all images, on those of each grade, and on subgroups of the part (N,)."""
     largest = _largest_mass(validation, weighting, COVERAGE)
-    inside, each = _sets(images.prob, largest), images.per_patient
+    inside, each = sets_within(entering_mass(images.prob), largest), images.per_patient
     right, size = inside[np.arange(len(each)), images.grade], inside.mean(axis=1)
     masses = {"all": each * (1.0 + images.grade) if weighting == "severity" else each}
     masses |= {f"grade: {one}": each * (images.grade == one) for one in EVERY}

@@ -25,9 +25,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import Document
-from retinabench.metrics.bootstrap import cluster_bootstrap, percentile_interval
+from retinabench.metrics.bootstrap import cluster_bootstrap
 from retinabench.metrics.grade_sets import EVERY, SEVERE, Graded, GradeSets, Weighting, evaluated_sets
-from retinabench.metrics.intervals import WHOLE, Counts, Ends, Loss, Moments, Proportion, patients_of
+from retinabench.metrics.intervals import (
+    WHOLE,
+    Counts,
+    Ends,
+    Loss,
+    Moments,
+    Proportion,
+    loss_interval,
+    patients_of,
+    replicate_error,
+)
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.pseudo_patient import of_losses
 from retinabench.metrics.referral_curves import area_of, values_on_grid
@@ -145,6 +155,15 @@ _UNDEFINED = {
 }
 
 
+def _band(w: Weighted, value: Floats, draws: Floats, level: float) -> Floats:
+    """(2, T) ends of the error in grades of the retained images; the pseudo-patient is one of them with the chance that its images are retained."""
+    mean, square = _pseudo_loss(w, "grade_error", area=False)
+    kept = 1 - GRID
+    rows = zip(value, draws.T, kept, strict=True)
+    ends = [loss_interval(v, replicate_error(d) ** 2, (mean, square / k), 4.0, level) for v, d, k in rows]
+    return np.array(ends).T
+
+
 # ---------------------------------------------------------------------------------------------- all of one set
 
 
@@ -195,7 +214,7 @@ def grade_scores(
     draws, band = np.full((0, len(point)), np.nan), np.full((2, len(GRID)), np.nan)
     if bootstrap:
         draws = cluster_bootstrap(statistic, images.patient, replicates=bootstrap, seed=seed, workers=workers)
-        band = np.stack(percentile_interval(draws[:, len(_BUILTIN) :], level, points=True))
+        band = _band(cases.weighted(), point[len(_BUILTIN) :], draws[:, len(_BUILTIN) :], level)
     whole, scores = cases.weighted(), {}
     diseased = len(np.unique(images.patient[images.grade >= 2]))
     for spec, value, column in zip(_BUILTIN, point.tolist(), draws.T, strict=False):

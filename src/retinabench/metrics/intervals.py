@@ -30,6 +30,7 @@ Of = Literal["patients", "classes", "retained", "errors"]
 Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
 ROUNDING = 1e-12  # replicates that differ by less are equal: an area of ones is 1 only up to rounding
 FEWEST_ERRORS = 5
+FEWEST_WRONG = 10  # of a calibration error, whose interval takes the gaps for normal
 HALF, WHOLE = 0.5, 1.0
 """As how many patients the pseudo-patient counts: half a patient, as in Jeffreys' interval, for scores of all images; a whole one for those that the order of
 referral decides, whose few large terms a smaller number does not reckon with (`docs/intervals.md`)."""
@@ -456,7 +457,9 @@ class Closed:
             return Ends(why="no interval of a mean over seeds; that of each seed is in its own scores")
         if patients_of(sets[0]) < 2:
             return Ends(why=ONE_PATIENT)
-        return Ends(*self.function(sets[0], level))
+        low, high = self.function(sets[0], level)
+        few = f"no interval: fewer than {FEWEST_WRONG} patients have a wrong (or a correct) prediction, which decides the score"
+        return Ends(low, high, few if math.isnan(low) else None)
 
 
 @dataclass(frozen=True)

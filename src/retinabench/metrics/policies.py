@@ -22,9 +22,9 @@ from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.decision_curve import SEVERE
 from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.clinical.screening import Screened
-from retinabench.metrics.clinical.screening_table import rate_shares, reading_calls, referral_shares, share_sums
+from retinabench.metrics.clinical.screening_table import rate_shares, reading_calls, referral_shares, share_intervals
 from retinabench.metrics.clinical.thresholds import FrozenThreshold, ReferralRule, referral_rules
-from retinabench.metrics.proportions import Interval, Sums, patient_starts, proportion_intervals, proportion_sums
+from retinabench.metrics.proportions import Interval, patient_starts, shares_with_ends
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
@@ -37,6 +37,8 @@ SHOWN = ("sensitivity", "specificity", "ppv", "npv", "referred", "missed", "miss
 
 MOST_CELLS = 2_000_000  # Policies times images that are computed at once: memory stays small for any number of images.
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ends = tuple[Floats, Floats, Floats]  # K shares and the ends of their intervals
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def _outcomes(
     group = _Group(part.label[chosen] == 1, severe, codes[order], part.patient_id is not None, reader)
     said, referred = calls[:, chosen], sent[:, :, chosen]
     parts = [
-        group.sums(said[t][None], referred[t, k]) for t in range(len(said)) for k in _blocks(sent.shape[1], len(chosen))
+        group.shares(said[t][None], referred[t, k]) for t in range(len(said)) for k in _blocks(sent.shape[1], len(chosen))
     ]  # fmt: skip
     shares = {name: _intervals([part[0][name] for part in parts]) for name in parts[0][0]}
     counts = np.concatenate([part[1] for part in parts], axis=1).tolist()
@@ -163,10 +165,8 @@ def _blocks(rules: int, images: int) -> Iterator[slice]:
     return (slice(k, k + size) for k in range(0, rules, size))
 
 
-def _intervals(parts: Sequence[Sums]) -> list[Interval]:
-    sums = Sums.joined(parts)
-    ends = proportion_intervals(sums)
-    return [Interval(*one) for one in zip(*(array.tolist() for array in (sums.value, *ends)), strict=True)]
+def _intervals(parts: Sequence[Ends]) -> list[Interval]:
+    return [Interval(*one) for part in parts for one in zip(*(array.tolist() for array in part), strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,21 +179,21 @@ class _Group:
     patients: bool
     reader: tuple[float, float]
 
-    def sums(self, said: Bools, sent: Bools) -> tuple[dict[str, Sums], NDArray[np.intp]]:
-        """Return the sums of every share of K policies, and (2, K) images missed; said (1, M), sent (K, M)."""
+    def shares(self, said: Bools, sent: Bools) -> tuple[dict[str, Ends], NDArray[np.intp]]:
+        """Return every share of K policies with its interval, and (2, K) images missed; said (1, M), sent (K, M)."""
         called = reading_calls(self.y, said, sent, self.reader)["reader"]
         shares = rate_shares(self.y, called) | referral_shares(self.y, said, sent, self.severe)
-        sums = {name: share_sums(shares, name, self.codes) for name in SHOWN}
+        found = {name: share_intervals(shares, name, self.codes) for name in SHOWN}
         lost = shares["missed"][0]
         counts = np.stack([lost.sum(axis=1), (lost & self.severe).sum(axis=1)])
-        return sums | {"referred_patients": self._patients(sent)}, counts
+        return found | {"referred_patients": self._patients(sent)}, counts
 
-    def _patients(self, sent: Bools) -> Sums:
+    def _patients(self, sent: Bools) -> Ends:
         if not self.patients:
-            return proportion_sums(sent[:, :0], np.empty(0), patient_starts(self.codes[:0]))
+            return shares_with_ends(sent[:, :0], np.empty(0), patient_starts(self.codes[:0]))
         any_image = np.logical_or.reduceat(sent, patient_starts(self.codes), axis=1)
         patients = any_image.shape[1]
-        return proportion_sums(any_image, np.ones(patients), np.arange(patients))
+        return shares_with_ends(any_image, np.ones(patients), np.arange(patients))
 
 
 def _ranked(part: Predictions, calls: Bools, sent: Bools, groups: Sequence[Bools]) -> list[RankedImage]:

@@ -98,8 +98,8 @@ def clustered_proportion(
     The interval is `jeffreys` at an effective number of images, as Korn and Graubard's is Clopper and Pearson's. With
     p = sum w_i y_i / sum w_i and the residual r_g = sum w_i (y_i - p) of each of G patients, the linearised variance is
     v = G/(G-1) sum r_g^2 / (sum w_i)^2, and the effective number of images p (1-p) / v, at most that of independent images,
-    (sum w_i)^2 / sum w_i^2. Where successes are shares, such as those of a reader of stated rates, independent images vary by
-    less than p (1-p), and v by as much less.
+    (sum w_i)^2 / sum w_i^2. Where successes are shares of few values, such as 1, 0 and the stated rate of a reader, the interval is
+    that of a sum of proportions (`shares_with_ends`); where they are shares of many values, independent images vary by less than p (1-p), and v by as much less.
 
     Few errors say little about how they cluster, and v is then too small: the design effect is averaged with that of images
     that are copies of each other, which counts as `PRIOR_PATIENTS` patients, the found one as the patients with a success or
@@ -122,9 +122,11 @@ def clustered_proportion(
         raise InputError(f"{len(y)} successes, {len(w)} weights and {len(codes)} patients")
     if not ((y >= 0) & (y <= 1)).all() or not (np.isfinite(w) & (w >= 0)).all():
         raise InputError("successes must lie between 0 and 1, weights must be finite and at least 0")
-    sums = _sums_of_one(y, w, codes, level, variance)
-    low, high = proportion_intervals(sums, level, exact=exact)
-    return Interval(float(sums.value[0]), float(low[0]), float(high[0]))
+    order = np.argsort(codes, kind="stable")
+    found = shares_with_ends(
+        y[order][None], w[order], patient_starts(codes[order]), level, exact=exact, variance=variance
+    )
+    return Interval(*(float(one[0]) for one in found))
 
 
 def effective_images(success: Floats, weight: Floats, codes: NDArray[np.intp], level: float) -> float:
@@ -167,11 +169,6 @@ class Sums:
     effective: Floats  # the effective number of images of each; see `effective_images`
     copies: Floats  # the same, if the images of a patient were copies of each other
     patients: NDArray[np.intp]  # number of patients with an image that counts
-
-    @classmethod
-    def joined(cls, parts: Sequence[Sums]) -> Sums:
-        """Return the sums of several groups of proportions one after the other."""
-        return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in cls.__dataclass_fields__))
 
 
 def patient_starts(codes: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -230,6 +227,66 @@ def proportion_intervals(sums: Sums, level: float = 0.95, *, exact: bool = False
     return low, high
 
 
+MOST_VALUES = 8  # of a share that is taken apart
+
+
+def shares_with_ends(
+    success: ArrayLike,
+    weight: ArrayLike,
+    starts: NDArray[np.intp],
+    level: float = 0.95,
+    *,
+    exact: bool = False,
+    variance: float = 0.0,
+) -> tuple[Floats, Floats, Floats]:
+    """Return K proportions over the same N images and the ends of their intervals, (K,) each. Shapes: `success` (K, N), `weight` (K, N), `starts` (G,).
+
+    Successes of few values v, such as 0, 1 and the stated rate of a reader, are taken apart: with m the most frequent value,
+
+        p = m + sum_v (v - m) P(v)
+
+    is a linear combination of proportions (`combined_proportions`). A study in which no image was called wrongly, and some were read, then still says that some
+    images may be called wrongly, where the variance of the shares is nearly 0.
+    """
+    y, w = np.broadcast_arrays(np.asarray(success, np.float64), np.asarray(weight, np.float64))
+    sums = proportion_sums(y, w, starts, level, variance)
+    low, high = proportion_intervals(sums, level, exact=exact)
+    values = np.union1d(np.unique(y[w > 0]), [0.0, 1.0])
+    if variance > 0 or not 2 < len(values) <= MOST_VALUES:
+        return sums.value, low, high
+    mass = np.array([(w * (y == value)).sum(axis=1) for value in values])
+    taken = (mass > 0).sum(axis=0) > 1  # of one value nothing is unknown
+    several = taken & (mass[(values > 0) & (values < 1)] > 0).any(axis=0) & np.isfinite(low)
+    if several.any():
+        y, w = y[several], w[several]
+        most = values[mass[:, several].argmax(axis=0)]
+        parts = [proportion_sums(y == value, w, starts, level) for value in values]
+        ends = [proportion_intervals(one, level, exact=exact) for one in parts]
+        residual = np.array([
+            np.add.reduceat(w * ((y == value) - one.value[:, None]), starts, axis=1)
+            for value, one in zip(values, parts, strict=True)
+        ])  # fmt: skip
+        below = np.array([one.value - end[0] for one, end in zip(parts, ends, strict=True)])
+        above = np.array([end[1] - one.value for one, end in zip(parts, ends, strict=True)])
+        correlation = _correlation(np.moveaxis(residual, 1, 0))
+        coefficient = (values[:, None] - most).T
+        found = _combined(sums.value[several], coefficient, correlation, below.T, above.T)
+        low[several], high[several] = np.maximum(found[0], 0.0), np.minimum(found[1], 1.0)
+    return sums.value, low, high
+
+
+def _combined(
+    value: Floats, coefficient: Floats, correlation: Floats, below: Floats, above: Floats
+) -> tuple[Floats, Floats]:
+    """The ends of K combinations, `value` (K,), of P proportions: `coefficient`, `below` and `above` (K, P), `correlation` (K, P, P)."""
+    ends = []
+    for down, up in ((below, above), (above, below)):
+        distance = coefficient * np.where(coefficient > 0, down, up)
+        square = np.einsum("ki,kij,kj->k", distance, correlation, distance)
+        ends.append(np.sqrt(np.maximum(square, 0.0)))
+    return value - ends[0], value + ends[1]
+
+
 def combined_proportions(
     parts: Sequence[tuple[float, ArrayLike]], cluster: ArrayLike | Sequence[Hashable], weight: Floats | None = None
 ) -> Interval:
@@ -252,15 +309,9 @@ def combined_proportions(
     residual = np.array(
         [np.bincount(codes, w * (success - p), patients) for success, p in zip(share, value, strict=True)]
     )
-    correlation = _correlation(residual)
-    centre, sign = float(coefficient @ value), np.sign(coefficient)
-    ends = []
-    for below, above in ((low, high), (high, low)):
-        distance = coefficient * np.where(sign > 0, below, above)
-        ends.append(
-            float(np.sqrt(max(distance @ correlation @ distance, 0.0))) if np.isfinite(distance).all() else np.nan
-        )
-    return Interval(centre, centre - ends[0], centre + ends[1])
+    centre = float(coefficient @ value)
+    start, end = _combined(np.array([centre]), coefficient[None], _correlation(residual)[None], low[None], high[None])
+    return Interval(centre, float(start[0]), float(end[0]))
 
 
 def clustered_mean(values: Floats, cluster: ArrayLike, level: float = 0.95) -> Interval:
@@ -310,8 +361,8 @@ def share_of_two(a: Interval, b: Interval, weight_a: float, weight_b: float) -> 
 
 
 def _correlation(residual: Floats) -> Floats:
-    """(K, K) correlation of rows; 0 beside the diagonal where a row does not vary."""
-    product = residual @ residual.T
-    scale = np.sqrt(np.diag(product))
+    """(..., K, K) correlation of rows (..., K, G); 0 beside the diagonal where a row does not vary."""
+    product = residual @ np.swapaxes(residual, -1, -2)
+    scale = np.sqrt(np.diagonal(product, axis1=-2, axis2=-1))
     scale = np.where(scale > 0, scale, np.inf)
-    return np.asarray(np.where(np.eye(len(scale)) > 0, 1.0, product / np.outer(scale, scale)))
+    return np.asarray(np.where(np.eye(scale.shape[-1]) > 0, 1.0, product / (scale[..., None] * scale[..., None, :])))

@@ -21,10 +21,11 @@ from scipy.special import expit, logit, stdtrit
 
 from retinabench.core.results import Document
 from retinabench.metrics.calibration import logistic_covariance, logistic_fit
-from retinabench.metrics.intervals import FEWEST_ERRORS, patients_of
+from retinabench.metrics.intervals import patients_of
 from retinabench.metrics.weighted_images import EPS, Floats, Weighted
 
 KNOTS = (0.05, 0.35, 0.65, 0.95)
+FEWEST_DEGREES = 11  # patients with a wrong call less the four terms of the curve
 SHOWN = (0.005, 0.995)  # percentiles of x between which the curve is shown
 POINTS, DRAWS, AT_MOST = 50, 1000, 1000  # points of the curve, curves of calibrated models, images of each
 
@@ -50,7 +51,8 @@ class SmoothCalibration(Document):
 def smooth_calibration(w: Weighted, level: float = 0.95) -> SmoothCalibration | None:
     """Return the smooth calibration curve of N images; None where the likelihood has no maximum or too few patients decide it.
 
-    The band is that of the sandwich covariance of b, clustered by patient, with Student's t. Calibrated models have b drawn from the normal
+    The band is that of the sandwich covariance of b, clustered by patient, with Student's t and the variance times m / (m - 4) for m
+    patients with a wrong call. Calibrated models have b drawn from the normal
     distribution about (0, 1, 0, 0) whose covariance is the inverse curvature there, times the design effect of the fit.
     """
     x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
@@ -58,7 +60,7 @@ def smooth_calibration(w: Weighted, level: float = 0.95) -> SmoothCalibration | 
     wrong = len(np.unique(w.cases.patient[(w.weight > 0) & ((w.cases.prob > 0.5) != w.cases.label)]))
     terms = design.shape[1]
     degrees = min(patients_of(w, "classes"), wrong) - terms
-    if degrees < FEWEST_ERRORS or np.linalg.matrix_rank(design) < terms:
+    if degrees < FEWEST_DEGREES or np.linalg.matrix_rank(design) < terms:
         return None
     basis, mixed = np.linalg.qr(design)  # the terms of the spline are nearly collinear
     beta = np.linalg.solve(mixed, logistic_fit(w, basis * len(x) ** 0.5, 0.0)) * len(x) ** 0.5
@@ -68,15 +70,16 @@ def smooth_calibration(w: Weighted, level: float = 0.95) -> SmoothCalibration | 
     least, largest = np.quantile(x, SHOWN).tolist()
     curve = _spline(np.linspace(least, largest, POINTS), knots)
     variance = np.einsum("gk,kl,gl->g", curve, covariance, curve)
-    half = float(stdtrit(degrees, (1 + level) / 2)) * np.sqrt(np.maximum(variance, 0.0))
+    few = (degrees + terms) / degrees  # residuals at few patients are those of a curve that follows them
+    half = float(stdtrit(degrees, (1 + level) / 2)) * np.sqrt(np.maximum(few * variance, 0.0))
     ends = [expit(curve @ beta + side) for side in (0.0, -half, half)]
     # A thousand images stand for all of them in the thousand curves.
-    few = _spline(np.quantile(x, (np.arange(AT_MOST) + 0.5) / AT_MOST), knots)
+    thousand = _spline(np.quantile(x, (np.arange(AT_MOST) + 0.5) / AT_MOST), knots)
     perfect = np.eye(terms)[1]
     effect = max(float(np.trace(_curvature(w, design, beta) @ covariance)) / terms, 1.0)
     root = np.linalg.svd(effect * np.linalg.pinv(_curvature(w, design, perfect)))
     noise = np.random.default_rng(0x1C1).normal(size=(DRAWS, terms)) * np.sqrt(root.S) @ root.U.T
-    calibrated = _distances(few, perfect + noise).mean(axis=1)
+    calibrated = _distances(thousand, perfect + noise).mean(axis=1)
     gap = _distances(design, beta[None])[0]
     e50, e90 = np.quantile(gap, (0.5, 0.9)).tolist()
     bound = float(np.quantile(calibrated, level))

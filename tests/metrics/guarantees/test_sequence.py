@@ -41,6 +41,25 @@ def test_without_errors_it_is_the_binomial_test():
         assert found[0] == pytest.approx(min((1 - goal) ** -n, TARGET / delta), rel=0.05)
 
 
+def test_patients_without_an_image_that_counts_change_neither_level_nor_power():
+    """Two eyes of 60 diseased among 300 patients, missed together; SE of a share of 300 studies at 10 % is 1.7 points, at 50 % 2.9."""
+    rng = np.random.default_rng(4)
+    diseased, order = np.arange(300) % 5 == 0, orders(300)
+
+    def rejects(risk):
+        both, one = rng.random((300, 60, 1)) < risk, rng.random((300, 60, 2)) < risk
+        missed = np.where(rng.random((300, 60, 1)) < 0.6, both, one)
+        sums = np.zeros((300, 300))
+        sums[:, diseased] = missed.sum(axis=2) - 2 * 0.1
+        found = evidence(sums, np.broadcast_to(0.2 * diseased, sums.shape), 2 * 0.9, 0.1, order)
+        of_one_eye = stats.binom.cdf(missed[:, :, 0].sum(axis=1), 60, 0.1) <= 0.1
+        return np.mean(found >= 1 / 0.1), np.mean(of_one_eye)
+
+    assert rejects(0.1)[0] <= 0.1 + 0.05
+    ours, binomial = rejects(0.03)
+    assert ours >= binomial - 0.02
+
+
 def test_one_image_per_patient_is_tested_by_the_binomial_distribution():
     rng = np.random.default_rng(6)
     wrong, u = rng.random(500) < 0.04, rng.random(500)

@@ -4,17 +4,20 @@ The gap of K groups is the largest rate less the smallest. The intervals of the 
 lies between the largest distance of two intervals that do not overlap and the distance of their outermost ends. The gap of sensitivity
 and that of specificity together are the violation of *equalised odds*.
 
-For sites, rates are taken as draws of one distribution, normal on the logit scale, of mean mu and std tau. With the estimate y_k of site k and its
-variance v_k, weights w_k = 1 / (v_k + tau^2) and mu = sum w_k y_k / sum w_k:
+For sites, rates are taken as draws of one distribution, normal on the logit scale, of mean mu and std tau. Site k has n_k images, the effective number
+that its interval tells, and y_k of them are successes. With a flat prior of mu, and that of tau half-normal of scale 1, the posterior is
 
-    tau^2 solves sum w_k (y_k - mu)^2 = K - 1, or is 0             (Paule and Mandel)
-    s^2 = sum w_k (y_k - mu)^2 / ((K - 1) sum w_k)                  (Hartung and Knapp; here at least 1 / sum w_k)
-    a new site lies in mu +- t sqrt(tau^2 + s^2), t of K - 2 degrees of freedom
+    p(mu, tau | y) ~ exp(-tau^2 / 2) prod_k integral of Binomial(y_k; n_k, expit(x)) Normal(x; mu, tau^2) dx
+
+The rate of a new site has the quantiles of the mixture of Normal(mu, tau^2) over it, that of the mean those of mu. Unlike a normal model of the sites' logits it needs
+no correction where a site has no error: with fewer than twenty errors per site, the intervals of such models held the rate of a new site in as few as 14 % of
+simulated studies.
 
 References:
     Debray et al., Transparent reporting of multivariable prediction models developed or validated using clustered data (TRIPOD-Cluster),
-    BMJ 380:e071018 (2023); Riley, Higgins and Deeks, Interpretation of random effects meta-analyses, BMJ 342:d549 (2011); Paule and Mandel,
-    J. Res. Natl. Bur. Stand. 87:377 (1982); Hartung and Knapp, Stat. Med. 20:3875 (2001).
+    BMJ 380:e071018 (2023); Riley, Higgins and Deeks, Interpretation of random effects meta-analyses, BMJ 342:d549 (2011); Stijnen, Hamza and
+    Özdemir, Random effects meta-analysis of event outcome in the framework of the generalized linear mixed model, Stat. Med. 29:3046 (2010); Röver et
+    al., On weakly informative prior distributions for the heterogeneity parameter in Bayesian random-effects meta-analysis, Res. Synth. Methods 12:448 (2021).
 """
 
 from __future__ import annotations
@@ -25,14 +28,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit, logit, ndtri, stdtrit
+from scipy.special import expit, log_expit, logit, ndtri
 
 from retinabench.core.results import Document
 from retinabench.metrics.proportions import Interval
 
-Floats = NDArray[np.float64]
 SITES = re.compile(
     r"(?i)(^|_)(site|cent(er|re)|clinic|hospital|institution|camera|device|country|region|programme)(_|s?$)"
 )
@@ -41,7 +41,7 @@ FEWEST_SITES = 3
 
 @dataclass(frozen=True)
 class NewSite(Document):
-    """The mean rate of K sites, the std of their true rates on the logit scale, and where the rate of a new site lies (95 %)."""
+    """The mean rate of K sites, the std of their true rates on the logit scale (the posterior median), and where the rate of a new site lies (95 %)."""
 
     sites: int
     mean: Interval
@@ -84,42 +84,33 @@ def between_groups(
 
 def new_site(rates: Sequence[Interval]) -> NewSite:
     """Return what the rates of K sites, with their own 95 % intervals, say of a new site."""
-    y, v = np.array([_on_logit_scale(one) for one in rates]).T
-    tau2, mean, error = random_effects(y, v)
-    k = len(y)
-    of_mean, of_new = (
-        float(stdtrit(k - 1, 0.975)) * error,
-        float(stdtrit(k - 2, 0.975)) * math.hypot(math.sqrt(tau2), error),
-    )
-    shown = [Interval(*expit([mean, mean - half, mean + half]).tolist()) for half in (of_mean, of_new)]
-    return NewSite(k, shown[0], math.sqrt(tau2), shown[1])
+    trials = np.array([_trials(one) for one in rates])
+    right = trials * [one.value for one in rates]
+    centre = float(logit((right.sum() + 0.5) / (trials.sum() + 1)))
+    x = centre + np.linspace(-8, 8, 641)
+    log = right[:, None] * log_expit(x) + (trials - right)[:, None] * log_expit(-x)
+    likelihood = np.exp(log - log.max(axis=1, keepdims=True))
+    steps = np.linspace(-1, 1, 81)
+    mu, tau = centre + 4 * steps * np.abs(steps), 3 * np.linspace(0.09, 1, 40) ** 2  # finer near the centre, and near 0
+    density = np.exp(-0.5 * ((x - mu[:, None, None]) / tau[:, None]) ** 2)
+    density /= density.sum(axis=-1, keepdims=True)
+    log_posterior = np.log(np.maximum(density @ likelihood.T, 1e-300)).sum(axis=-1) - tau**2 / 2
+    posterior = np.exp(log_posterior - log_posterior.max()) * np.gradient(mu)[:, None] * np.gradient(tau)
+    posterior /= posterior.sum()
+    of_mean, of_new = posterior.sum(axis=1), np.einsum("mt,mtx->x", posterior, density)
+    mean = float(expit(of_mean @ mu))
+    ends = [
+        expit(np.interp((0.025, 0.975), np.cumsum(chance) - chance / 2, at)).tolist()
+        for chance, at in ((of_mean, mu), (of_new, x))
+    ]
+    of_tau = posterior.sum(axis=0)
+    middle = float(np.interp(0.5, np.cumsum(of_tau) - of_tau / 2, tau))
+    return NewSite(len(rates), Interval(mean, *ends[0]), middle, Interval(mean, *ends[1]))
 
 
-def random_effects(y: Floats, v: Floats) -> tuple[float, float, float]:
-    """Return tau^2, mu and s of K estimates (K,) with variances (K,).
-
-    >>> tau2, mean, error = random_effects(np.array([0.0, 1.0]), np.array([0.1, 0.1]))
-    >>> round(tau2, 6), mean
-    (0.4, 0.5)
-    """
-
-    def fit(tau2: float) -> tuple[float, float, float]:
-        """The weighted squares about the mean, the mean, and the sum of the weights."""
-        w = 1 / (v + tau2)
-        mean = float(w @ y / w.sum())
-        return float(w @ (y - mean) ** 2), mean, float(w.sum())
-
-    free = len(y) - 1
-    largest = float(np.square(y - y.mean()).sum()) + 1.0
-    tau2 = float(brentq(lambda t: fit(t)[0] - free, 0.0, largest)) if fit(0.0)[0] > free else 0.0
-    squares, mean, total = fit(tau2)
-    return tau2, mean, math.sqrt(max(squares / free, 1.0) / total)
-
-
-def _on_logit_scale(one: Interval) -> tuple[float, float]:
-    """The logit of a rate and its variance, from its interval; a rate of 0 or 1 is that of as many images as its exact bound tells."""
+def _trials(one: Interval) -> float:
+    """The number of images that would have the interval of a rate; of a rate of 0 or 1, the exact bound."""
     if 0 < one.value < 1:
-        return float(logit(one.value)), float((logit(one.high) - logit(one.low)) / (2 * ndtri(0.975))) ** 2
-    trials = math.log(0.025) / math.log(one.low if one.value == 1 else 1 - one.high)
-    share = (trials * one.value + 0.5) / (trials + 1)
-    return float(logit(share)), 1 / ((trials + 1) * share * (1 - share))
+        width = float(logit(one.high) - logit(one.low)) / (2 * float(ndtri(0.975)))
+        return 1 / (width**2 * one.value * (1 - one.value))
+    return math.log(0.025) / math.log(one.low if one.value == 1 else 1 - one.high)

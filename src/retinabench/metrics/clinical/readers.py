@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
@@ -98,9 +98,9 @@ def compare_with_readers(
     weight = weight * (right.shape[1] / weight.sum(axis=1, keepdims=True))
     readers = (clustered_proportion(row, each, codes) for row, each in zip(right, weight, strict=True))
     theirs, own = (_rates(calls, weight, codes) for calls in (right, np.broadcast_to(model, right.shape)))
-    mean = _over_readers(*theirs)
-    gap = _over_readers(own[0] - theirs[0], own[1] - theirs[1])
-    bounded = Interval(mean[0].value, max(mean[0].low, 0.0), min(mean[0].high, 1.0))
+    mean, _ = over_readers(theirs[0], _covariance(theirs[1]))
+    gap = over_readers(own[0] - theirs[0], _covariance(own[1] - theirs[1]))
+    bounded = Interval(mean.value, max(mean.low, 0.0), min(mean.high, 1.0))
     alone = clustered_proportion(model, weight.mean(axis=0), codes)
     return BesideReaders(right.shape[1], dict(zip(names, readers, strict=True)), alone, bounded, *gap)
 
@@ -112,16 +112,24 @@ def _rates(right: Floats, weight: Floats, codes: NDArray[np.intp]) -> tuple[Floa
     return theta, np.stack(parts) / right.shape[1]
 
 
-def _over_readers(theta: Floats, parts: Floats) -> tuple[Interval, float]:
-    """Return the mean of (J,) readers with its interval for other readers and patients, and p of "0", from their parts (J, G)."""
-    readers, patients = parts.shape
-    covariance = patients / (patients - 1) * parts @ parts.T
+def _covariance(parts: Floats) -> Floats:
+    """Return the covariance (J, J) of the rates from the parts (J, G) that patients have in them."""
+    patients = parts.shape[1]
+    return np.asarray(patients / (patients - 1) * parts @ parts.T)
+
+
+def over_readers(theta: Floats, covariance: Floats) -> tuple[Interval, float]:
+    """Return the mean of (J,) readers with its interval for other readers and patients, and p of "0".
+
+    `covariance` (J, J) is that over patients: of any statistic of a reader, such as a rate, an AUROC, or a difference of two.
+    """
+    readers = len(theta)
     shared = float((covariance.sum() - np.trace(covariance)) / (readers * (readers - 1)))
     spread, mean = float(theta.var(ddof=1)), float(theta.mean())
     sum_ = spread + readers * max(shared, 0.0)
     if not sum_ > 0:
         return Interval(mean), math.nan
-    degrees = sum_**2 / (spread**2 / (readers - 1)) if spread > 0 else math.inf
+    degrees = min(sum_**2 / (spread**2 / (readers - 1)), 1e9) if spread > 0 else 1e9
     error = math.sqrt(sum_ / readers)
-    half = float(stdtrit(min(degrees, 1e9), 0.975)) * error
-    return Interval(mean, mean - half, mean + half), float(2 * stdtrit(min(degrees, 1e9), -abs(mean) / error))
+    half = float(stdtrit(degrees, 0.975)) * error
+    return Interval(mean, mean - half, mean + half), float(2 * stdtr(degrees, -abs(mean) / error))

@@ -31,12 +31,11 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.proportions import (
     Interval,
-    Sums,
     binary,
     clustered_proportion,
     patient_starts,
-    proportion_sums,
     share_of_two,
+    shares_with_ends,
 )
 
 Floats = NDArray[np.float64]
@@ -158,13 +157,13 @@ def share_interval(shares: Shares, name: str, codes: NDArray[np.intp]) -> Interv
     return clustered_proportion(*shares[name], codes)
 
 
-def share_sums(shares: Shares, name: str, codes: NDArray[np.intp]) -> Sums:
-    """Return the sums of one share of K pairs of thresholds, for images that are sorted by patient `codes` (N,)."""
+def share_intervals(shares: Shares, name: str, codes: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
+    """Return one share of K pairs of thresholds with the ends of its interval, for images that are sorted by patient `codes` (N,)."""
     success, among = shares[name]
     if among.ndim > 1:
-        return proportion_sums(success, among, patient_starts(codes))
+        return shares_with_ends(success, among, patient_starts(codes))
     rows = among > 0
-    return proportion_sums(success[..., rows], among[rows], patient_starts(codes[rows]))
+    return shares_with_ends(success[..., rows], among[rows], patient_starts(codes[rows]))
 
 
 def referral_view_intervals(

@@ -10,7 +10,9 @@ of the option that pays a fixed target if the risk turns out low, and nothing el
 risk equal to the goal, each patient bringing one with chance q, and w = wealth / target, the wealth is kept near
 P(Binomial <= m) with the m of w = Phi(2 (sqrt(m) - sqrt(mu)) / sqrt(1 - q)) (the square-root approximation): l is chosen so that an
 error leaves this for m - 1 and mu - q.
-The size of an error of a patient (two eyes may fail together) is estimated from the patients before. This decides only how large
+Patients without an image that counts, such as healthy ones for a sensitivity, bring nothing: which they are is known beforehand, and with
+it how many errors are still to come. The size of an error of a patient (two eyes may fail together) is the mean of those before, weighted by itself, of which the
+first two are guessed. This decides only how large
 the bets are: the test is valid for any of them, and for one image per patient it nearly agrees with the binomial test.
 
 **No order.** A wealth depends on the order of the patients; the mean over many orders depends on it hardly, and a mean of wealths is
@@ -47,8 +49,9 @@ ORDERS = (8, 32)  # fewest and most orders; with many patients, one order hardly
 PATIENT_ORDERS = 64_000
 STEPS = 150  # bets are revised this many times, if there are as many patients
 TARGET = 1.25  # wealth aimed at, in units of 1 / delta
-PRIOR_SIZE = 20.0  # patients that the first guess of the size of an error counts as
-PRIOR_RATE = 3.0  # and the first guess of the goal's errors per patient
+PRIOR_SIZE = 2.0  # errors that the first guess of the size of an error counts as
+PRIOR_RATE = 3.0  # patients that the first guess of the goal's errors per patient counts as
+USUAL = 0.8  # that guess, in units of the largest number of a patient
 ALMOST = 1e-9
 
 
@@ -59,26 +62,42 @@ def orders(patients: int) -> NDArray[np.intp]:
     return np.stack([rng.permutation(patients) for _ in range(count)])
 
 
-def evidence(sums: Floats, goal_errors: Floats, bound: float, delta: float, order: NDArray[np.intp]) -> Floats:
-    """Return the evidence against E[X] >= 0 in each of T tests of P patients; `sums`, `goal_errors` (T, P), `order` (R, P) -> (T,)."""
+def evidence(
+    sums: Floats, goal_errors: Floats, bound: float, delta: float, order: NDArray[np.intp], size: float | None = None
+) -> Floats:
+    """Return the evidence against E[X] >= 0 in each of T tests of P patients; `sums`, `goal_errors` (T, P), `order` (R, P) -> (T,).
+
+    `size` is a first guess of the error of a patient who has one, `bound` if it is None.
+    """
     tests, patients = sums.shape
+    first = bound if size is None else size
+    counts = goal_errors > 0
     share = np.full((tests, len(order)), delta / TARGET)  # wealth / target
-    rate_sum = np.full_like(share, PRIOR_RATE * min(goal_errors.max(initial=0.0), bound) * 0.5)
-    square_sum = np.zeros_like(share)
+    rate_sum = np.full_like(share, PRIOR_RATE * min(goal_errors.max(initial=0.0), bound) * USUAL)
+    error_sum, square_sum, seen = (
+        np.full_like(share, PRIOR_SIZE * first),
+        np.full_like(share, PRIOR_SIZE * first**2),
+        0.0 * share,
+    )
     cuts = np.unique(np.linspace(0, patients, min(STEPS, patients) + 1).round().astype(np.intp))
     for start, stop in pairwise(cuts):
-        rate = np.maximum(rate_sum / (PRIOR_RATE + start), ALMOST)
-        size = (PRIOR_SIZE * bound + square_sum / rate) / (PRIOR_SIZE + start)
-        stake = _stake(share, patients - start, rate / (rate + size)) / size
-        x = sums[:, order[:, start:stop]]
+        rate = np.maximum(rate_sum / (PRIOR_RATE + seen), ALMOST)
+        error = square_sum / error_sum
+        left = np.maximum(counts.sum(axis=1)[:, None] - seen, 1)
+        stake = _stake(share, left, rate / (rate + error)) / error
+        rows = order[:, start:stop]
+        x = sums[:, rows]
         share *= np.prod(1 - np.minimum(stake, (1 - ALMOST) / bound)[..., None] * x, axis=-1)
         np.minimum(share, 1.0, out=share)
-        rate_sum += goal_errors[:, order[:, start:stop]].sum(axis=-1)
+        rate_sum += goal_errors[:, rows].sum(axis=-1)
+        seen += counts[:, rows].sum(axis=-1)
+        np.maximum(x, 0, out=x)
+        error_sum += x.sum(axis=-1)
         square_sum += (x * x).sum(axis=-1)
     return np.asarray(share.mean(axis=1) * TARGET / delta)
 
 
-def _stake(share: Floats, remaining: int, chance: Floats) -> Floats:
+def _stake(share: Floats, remaining: Floats, chance: Floats) -> Floats:
     """Share of the wealth that an error must cost; the formulas are at the top of this file."""
     open_ = np.clip(share, 1e-12, 1 - ALMOST)
     scale = np.sqrt(1 - chance) / 2
@@ -88,7 +107,7 @@ def _stake(share: Floats, remaining: int, chance: Floats) -> Floats:
     return np.asarray(np.where(share >= 1, 0.0, np.clip(1 - after / open_, 0, 1)))
 
 
-BATCH = 64  # candidates that are tested together
+BATCH = 64  # tests that are done together
 START = 1.5  # the sequence begins with this many times the patients that could pass without an error …
 SHARE = 0.4  # … and with at least this share of the patients: of fewer, errors of which the model is sure are too large a part
 STUDIES, POWER = 40, 0.8  # drawn studies, and the share of them that must pass
@@ -166,6 +185,7 @@ def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, 
     per_image = bool(np.all(cases.weight == 1))  # the images of a patient add up
     bound = (1 - goal.max_risk) * (most_images if per_image else 1)
     usual = max(1, round(len(cases) / patients))
+    size = bound * min(usual / most_images, 1.0) if per_image else bound
     # The weight that a patient with retained images usually retains.
     retained = (1 + usual) / 2 / (1 if per_image else usual)
     possible = math.ceil(math.log(TARGET / delta) / math.log1p(goal.max_risk * retained / bound))
@@ -176,7 +196,7 @@ def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, 
 
     def run(start: float, level: float) -> tuple[GoalSequence, bool]:
         """The result of a sequence, and whether it reached the end."""
-        steps = _steps(path, start, goal.max_risk, bound, level, binomial=most_images == 1)
+        steps = _steps(path, start, goal.max_risk, (bound, size), level, binomial=most_images == 1)
         tested = _until_failure(steps, level)
         if not tested or not tested[0].patients:
             raise InputError(f"no validation image counts for {goal.target}")
@@ -184,7 +204,11 @@ def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, 
         passed = tested if ended else tested[:-1]
         if not passed:
             why, few = _refusal(tested[0], goal.max_risk)
-            needed = _needed(path, tested[0], goal.max_risk, bound, level, binomial=most_images == 1) if few else None
+            needed = (
+                _needed(path, tested[0], goal.max_risk, (bound, size), level, binomial=most_images == 1)
+                if few
+                else None
+            )
             return GoalSequence(goal, level, None, tested[0], tested[0], 1, why, needed), False
         rule = _rule(passed[-1].threshold, cases, goal)
         return GoalSequence(goal, level, rule, tested[0], passed[-1], len(tested)), ended
@@ -228,30 +252,40 @@ def _starts(path: _Path, least: int, share: float) -> tuple[float, float]:
 
 
 def _steps(
-    path: _Path, start: float, goal: float, bound: float, delta: float, *, binomial: bool
+    path: _Path, start: float, goal: float, error: tuple[float, float], delta: float, *, binomial: bool
 ) -> Iterator[SequenceStep]:
-    """The tests in ascending order from `start` on, each with its p-value."""
+    """The tests in ascending order from `start` on, each with its p-value; an error of a patient is at most, and usually, `error`."""
     ends = np.flatnonzero(np.append(path.place[1:] != path.place[:-1], True)) + 1
     ends = ends[path.place[ends - 1] >= start]
-    order = orders(len(path.base))
-    num, den = np.zeros(len(path.base)), path.base.copy()
-    done = 0
     if start == -math.inf:
         ends = np.append(0, ends)
-    for batch in (ends[k : k + BATCH] for k in range(0, len(ends), BATCH)):
-        nums, dens = np.empty((len(batch), len(num))), np.empty((len(batch), len(num)))
-        for row, end in enumerate(batch):
-            np.add.at(num, path.patient[done:end], path.num[done:end])
-            np.add.at(den, path.patient[done:end], path.den[done:end])
-            nums[row], dens[row], done = num, den, int(end)
+    # Images that do not count change no test: several candidates share one.
+    counted = np.append(0, np.cumsum((path.num > 0) | (path.den > 0)))[ends]
+    first = np.flatnonzero(np.diff(counted, prepend=-1))
+    order, done, sums = orders(len(path.base)), 0, np.stack([np.zeros(len(path.base)), path.base])
+    for tests in filter(len, np.split(np.arange(len(first)), np.cumsum(_batches(len(first))))):
+        after = np.append(first, len(ends))[tests + 1]
+        both = np.empty((len(tests), *sums.shape))
+        for row, end in enumerate(ends[first[tests]]):
+            for column, of in zip(sums, (path.num, path.den), strict=True):
+                np.add.at(column, path.patient[done:end], of[done:end])
+            both[row], done = sums, int(end)
+        nums, dens = both[:, 0], both[:, 1]
         if binomial:
             p_values = _at_most(nums.sum(axis=1), dens.sum(axis=1), goal)
         else:
-            p_values = 1 / np.maximum(evidence(nums - goal * dens, goal * dens, bound, delta, order), 1)
-        for end, n, d, p in zip(batch, nums, dens, p_values, strict=True):
-            total = float(d.sum())
-            place = float(path.place[end - 1]) if end else -math.inf
-            yield SequenceStep(place, float(n.sum()) / total if total else math.nan, int((d > 0).sum()), float(p))
+            p_values = 1 / np.maximum(evidence(nums - goal * dens, goal * dens, error[0], delta, order, error[1]), 1)
+        for begin, stop, n, d, p in zip(first[tests], after, nums, dens, p_values, strict=True):
+            total, patients = float(d.sum()), int((d > 0).sum())
+            for end in ends[begin:stop]:
+                place = float(path.place[end - 1]) if end else -math.inf
+                yield SequenceStep(place, float(n.sum()) / total if total else math.nan, patients, float(p))
+
+
+def _batches(tests: int) -> list[int]:
+    """Sizes of batches of tests that are done together: few at first, since most sequences are short."""
+    sizes = [8, 16, 32]
+    return [*sizes, *[BATCH] * (tests // BATCH)]
 
 
 def _at_most(events: NDArray[np.float64], trials: NDArray[np.float64], goal: float) -> NDArray[np.float64]:
@@ -268,7 +302,9 @@ def _refusal(first: SequenceStep, goal: float) -> tuple[str, bool]:
     return f"the risk is {found}; they are too few to show at most {goal:.3g}", True
 
 
-def _needed(path: _Path, first: SequenceStep, goal: float, bound: float, level: float, *, binomial: bool) -> int | None:
+def _needed(
+    path: _Path, first: SequenceStep, goal: float, error: tuple[float, float], level: float, *, binomial: bool
+) -> int | None:
     """Return the number of patients with which `POWER` of the studies pass the first test, drawn from the patients of this one.
 
     Sizes grow by a fifth, so that the number is at most that much too large; None beyond `MOST_NEEDED`.
@@ -283,7 +319,7 @@ def _needed(path: _Path, first: SequenceStep, goal: float, bound: float, level: 
         if binomial:
             passed = _at_most(n.sum(axis=1), d.sum(axis=1), goal) <= level
         else:
-            passed = evidence(n - goal * d, goal * d, bound, level, orders(size)[: ORDERS[0]]) >= 1 / level
+            passed = evidence(n - goal * d, goal * d, error[0], level, orders(size)[: ORDERS[0]], error[1]) >= 1 / level
         if np.mean(passed) >= POWER:
             return size
     return None
