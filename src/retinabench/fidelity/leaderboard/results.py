@@ -21,6 +21,7 @@ from retinabench.metrics.comparison import RankedModel
 from retinabench.reports.leaderboard.board import Board, Entry
 
 Scores = Mapping[str, RankedModel]  # Values by measure.
+TRACKS: dict[Track, str] = {"stated": "stated posterior", "infinite": "infinite width", "open": "open track"}
 
 
 def scored(name: str, estimate: Estimate | None, error: float = np.nan) -> RankedModel:
@@ -106,7 +107,7 @@ class RankedDivision(Document):
     @property
     def label(self) -> str:
         tier = "no tier of the budget" if self.tier is None else f"up to {self.tier:,} gradients per example"
-        return f"{'stated posterior' if self.track == 'stated' else 'open track'}, {tier}"
+        return f"{TRACKS[self.track]}, {tier}"
 
     @property
     def short(self) -> str:
@@ -114,9 +115,9 @@ class RankedDivision(Document):
         return f"{self.track}, {'no tier' if self.tier is None else f'up to {self.tier:,}'}"
 
     @property
-    def key(self) -> tuple[bool, float]:
+    def key(self) -> tuple[int, float]:
         """Orders divisions: the stated track first, tiers by size, none last."""
-        return self.track == "open", np.inf if self.tier is None else self.tier
+        return list(TRACKS).index(self.track), np.inf if self.tier is None else self.tier
 
 
 @dataclass(frozen=True, eq=False)
