@@ -238,6 +238,9 @@ class Submission:
     draws: Floats | None = None
     about: About = field(default_factory=About)
     source: Path | None = None
+    std: Floats | None = (
+        None  # of the class probabilities over posterior samples, (N, C), of what ships without samples
+    )
 
     def departures(self, target: Target) -> list[str]:
         """Return in which points it departs from the target's posterior, by what it states and by its settings, in words."""

@@ -138,13 +138,7 @@ def posterior_draws(
     root, inverse = square_root(raw.train)
     generator = torch_generator("cpu", seed, "infinite_width")
     counted = Counted(NoiseLikelihood(y, mean.train, root, floor))
-    states = latent_states(
-        counted,
-        root.shape[1],
-        lambda chains: softplus(chains @ root.T),
-        generator,
-        progress,
-    )
+    states = latent_states(counted, root.shape[1], lambda chains: softplus(chains @ root.T), generator, progress)
     rest = square_root(raw.test - (inverse.T @ raw.cross).T @ (inverse.T @ raw.cross))[0]
     predicted = []
     for number, state in enumerate(states):
