@@ -82,15 +82,19 @@ def score_task(
     by_title = _by_title([*submissions, *trivial])
     entries = {title: _entry(evaluator, title, seeds) for title, seeds in by_title.items()}
     board = TaskBoard(entries, _sets(evaluator, entries), evaluator, division)
-    for key, names in (("rank", board.ranked_measures), ("rank_by_std", (SECOND_MOMENT,))):
-        if (found := _ranks(board, names)) is None:
-            continue
-        for k, title in enumerate(found.titles):
-            rank = _rank(float(found.mean[k]), found.replicates[:, k], found.resolution.places[k])
-            entries[title] = replace(entries[title], **{key: rank})
-        if key == "rank":
-            board = replace(board, resolution=found.resolution)
-    return board
+    first, second = (_ranks(board, names) for names in (board.ranked_measures, (SECOND_MOMENT,)))
+    for title, rank in _task_ranks(first):
+        entries[title] = replace(entries[title], rank=rank)
+    for title, rank in _task_ranks(second):
+        entries[title] = replace(entries[title], rank_by_std=rank)
+    return board if first is None else replace(board, resolution=first.resolution)
+
+
+def _task_ranks(found: _TaskRanks | None) -> list[tuple[str, RankedModel]]:
+    if found is None:
+        return []
+    each = zip(found.titles, found.mean.tolist(), found.replicates.T, found.resolution.places, strict=True)
+    return [(title, _rank(mean, replicates, places)) for title, mean, replicates, places in each]
 
 
 def _sets(evaluator: Evaluator, entries: Mapping[str, FidelityEntry]) -> dict[str, SetRanking]:

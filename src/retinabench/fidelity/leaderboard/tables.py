@@ -170,7 +170,7 @@ def _label(title: str, here: set[str]) -> str:
 
 def _column(name: str) -> Column:
     about = MEASURES[name]
-    return Column(about.label, direction=None if about.higher is None else "higher" if about.higher else "lower")
+    return Column(about.label, direction="" if about.higher is None else "higher" if about.higher else "lower")
 
 
 def _score_cell(name: str, score: RankedModel) -> Cell:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from retinabench.fidelity.scoring.measures import (
     DrawCurve,
     Estimate,
     Measure,
+    Posterior,
     Probabilities,
     Resampling,
     SampleSums,
@@ -34,16 +35,6 @@ from retinabench.fidelity.targets.data import TargetData, labels
 from retinabench.fidelity.targets.target import Target
 
 Estimates = dict[str, dict[str, Estimate]]  # {group: {measure: estimate}}.
-
-
-class _Truth(NamedTuple):
-    """What a classification is compared with: mutual information and disagreement (N,), stds (N, C), and which points are decided (N,)."""
-
-    probs: Probabilities
-    epistemic: NDArray[np.floating]
-    disagreement: Values
-    std: Values
-    decided: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +78,9 @@ class Evaluator:
             return self._in_groups({**measures.close_regression(values, self.predictive), **useful})
         alone = submission.samples is None or self.reference.samples is None
         sums = None if alone else SampleSums.of(np.asarray(submission.samples))
-        std = submission.std if sums is None else sums.std
+        std: NDArray[np.floating] | None = submission.std if sums is None else sums.std
         std = None if self.reference.samples is None else std
-        known = _Truth(self.predictive, self.reference.epistemic, self._disagreement, self._std, self.decided)
+        known = Posterior(self.predictive, self.reference.epistemic, self._disagreement, self._std, self.decided)
         found: Estimates = {}
         for group, rows in self.resampling.groups.items():
             measured = self._close(values, sums, std, known, rows)
@@ -163,7 +154,7 @@ class Evaluator:
             own = self._chain_sums[k]
             rest = SampleSums.joined(self._chain_sums[:k] + self._chain_sums[k + 1 :])
             epistemic, disagreement, std = rest.epistemic, rest.disagreement, rest.std
-        known = _Truth(others, epistemic, disagreement, std, self.decided)
+        known = Posterior(others, epistemic, disagreement, std, self.decided)
         own_std = None if own is None else own.std
         return {
             group: self.resampling.estimate(self._close(chains[k], own, own_std, known, rows), group)
@@ -192,14 +183,18 @@ class Evaluator:
         return [SampleSums.of(some) for some in np.array_split(self.reference.samples, self.reference.chains)]
 
     def _close(
-        self, probs: Probabilities, sums: SampleSums | None, std: Values | None, known: _Truth, rows: NDArray[np.intp]
+        self,
+        probs: Probabilities,
+        sums: SampleSums | None,
+        std: NDArray[np.floating] | None,
+        known: Posterior,
+        rows: NDArray[np.intp],
     ) -> dict[str, Measure]:
         own = None if sums is None else sums.rows(rows)
-        theirs = (values[rows] for values in known)
         decision = self.target.decision
         costs = decision.costs(self.target.outputs) if decision else None
         own_std = None if std is None else std[rows]
-        return measures.close_classification(probs[rows], own, own_std, *theirs, costs=costs)
+        return measures.close_classification(probs[rows], own, own_std, known.rows(rows), costs=costs)
 
     def _in_groups(self, measured: dict[str, Measure]) -> Estimates:
         """Estimate measures whose terms are one value per point, in every group."""

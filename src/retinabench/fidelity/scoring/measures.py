@@ -566,31 +566,43 @@ class SampleSums:
         return SampleSums(self.samples, self.probs[rows], self.squares[rows], self.entropy[rows], self.votes[rows])
 
 
+class Posterior(NamedTuple):
+    """What a classification is compared with: probabilities and their stds (N, C), mutual information, disagreement, what is decided (N,)."""
+
+    probs: Probabilities
+    epistemic: NDArray[np.floating]
+    disagreement: NDArray[np.floating]
+    std: Values
+    decided: NDArray[np.bool_]
+
+    def rows(self, rows: NDArray[np.intp]) -> Posterior:
+        return Posterior(
+            self.probs[rows], self.epistemic[rows], self.disagreement[rows], self.std[rows], self.decided[rows]
+        )
+
+
 def close_classification(
     probs: Probabilities,
     sums: SampleSums | None,
-    std: Values | None,
-    reference: Probabilities,
-    epistemic: NDArray[np.floating],
-    disagreement: NDArray[np.floating],
-    reference_std: Values,
-    known: NDArray[np.bool_],
+    std: NDArray[np.floating] | None,
+    posterior: Posterior,
     *,
     costs: Values | None,
 ) -> dict[str, Measure]:
     """Return the measures of closeness of a classification, for one group of n points and the costs (2, C) of a decision."""
+    reference = posterior.probs
     found = {
-        "agreement": ratio_of(distances.agreement(probs, reference) * known, known),
+        "agreement": ratio_of(distances.agreement(probs, reference) * posterior.decided, posterior.decided),
         "total_variation": mean_of(distances.total_variation(probs, reference)),
         "miscalibration": miscalibration(probs, reference),
     }
     if std is not None:
-        found[SECOND_MOMENT] = mean_of(np.abs(std - reference_std).sum(axis=1) / 2)
-        found["variance_ratio"] = ratio_of(np.square(std).sum(axis=1), np.square(reference_std).sum(axis=1))
+        found[SECOND_MOMENT] = mean_of(np.abs(std - posterior.std).sum(axis=1) / 2)
+        found["variance_ratio"] = ratio_of(np.square(std).sum(axis=1), np.square(posterior.std).sum(axis=1))
     if sums is not None:
-        found["epistemic_correlation"] = rank_correlation(sums.epistemic, epistemic)
-        found["epistemic_error"] = mean_of(np.abs(sums.epistemic - epistemic))
-        gap = sums.disagreement - disagreement
+        found["epistemic_correlation"] = rank_correlation(sums.epistemic, posterior.epistemic)
+        found["epistemic_error"] = mean_of(np.abs(sums.epistemic - posterior.epistemic))
+        gap = sums.disagreement - posterior.disagreement
         found["disagreement_gap"] = Measure(gap[:, None], lambda means: np.abs(means[..., 0]))
     if costs is not None:
         found["regret"] = mean_of(distances.decision_regret(probs, reference, costs))
