@@ -73,7 +73,7 @@ def main() -> None:
 def seed_shares(found: Sequence[Submission], reference: NDArray[np.floating], known: NDArray[np.bool_]) -> str:
     """Return, per tier, the variance between the seeds of an entry over that between single runs: one-way analysis of variance."""
     lines = []
-    for tier in sorted({one.about.budget.limit for one in found if one.about.budget}):
+    for tier in sorted({one.about.budget.limit for one in found if one.about.budget and one.about.budget.limit}):
         entries: dict[str, list[tuple[float, float]]] = {}
         for one in found:
             if one.about.budget and one.about.budget.limit == tier:
