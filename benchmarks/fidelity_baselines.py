@@ -21,7 +21,7 @@ from retinabench.core.errors import InputError
 from retinabench.fidelity.distances import agreement, total_variation
 from retinabench.fidelity.leaderboard.files import find_submissions, make_evaluator, task_of
 from retinabench.fidelity.leaderboard.shipped import FOLDER, beside, pack, shipped_submissions
-from retinabench.fidelity.scoring.measures import nearness
+from retinabench.fidelity.scoring.measures import decided, nearness
 from retinabench.fidelity.submissions.submission import Submission, read_submission
 from retinabench.fidelity.targets.target import TARGETS
 
@@ -66,18 +66,19 @@ def main() -> None:
             path = pack(target, evaluator.data.sha256, found, options.out)
             print(f"{task}: {len(found)} submissions, {path.stat().st_size:,} bytes")
             if evaluator.reference.probs is not None:
-                print(seed_shares(found, evaluator.reference.probs))
+                known = decided(evaluator.reference)
+                print(seed_shares(found, evaluator.reference.probs, known))
 
 
-def seed_shares(found: Sequence[Submission], reference: NDArray[np.floating]) -> str:
+def seed_shares(found: Sequence[Submission], reference: NDArray[np.floating], known: NDArray[np.bool_]) -> str:
     """Return, per tier, the variance between the seeds of an entry over that between single runs: one-way analysis of variance."""
     lines = []
-    for tier in sorted({one.about.budget.limit for one in found if one.about.budget}):
+    for tier in sorted({one.about.budget.limit for one in found if one.about.budget and one.about.budget.limit}):
         entries: dict[str, list[tuple[float, float]]] = {}
         for one in found:
             if one.about.budget and one.about.budget.limit == tier:
                 assert one.probs is not None
-                agree = agreement(one.probs, reference).mean()
+                agree = agreement(one.probs, reference)[known].mean()
                 distance = total_variation(one.probs, reference).mean()
                 entries.setdefault(one.title, []).append((float(agree), float(distance)))
         runs = [np.array(each) for each in entries.values() if len(each) > 1]

@@ -18,6 +18,7 @@ from retinabench.core.version import __version__
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
     from retinabench.experiments.exporting.model import ExportedModel, load_model
+    from retinabench.fidelity.problems import Problem
     from retinabench.integrations.pytorch import Outputs, evaluate_torch, predict_torch
     from retinabench.metrics.actions import apply
     from retinabench.metrics.clinical.by_patient import by_patient
@@ -49,6 +50,7 @@ __all__ = [
     "Outputs",
     "Per",
     "Predictions",
+    "Problem",
     "Ranking",
     "Realised",
     "Rules",
@@ -89,6 +91,7 @@ _MODULES = {
     "ExportedModel": "experiments.exporting.model",
     "load_model": "experiments.exporting.model",
     "Predictions": "predictions.table",
+    "Problem": "fidelity.problems",
     "Ranking": "metrics.comparison",
     "ScoreValue": "metrics.registry",
     "Scores": "metrics.score_results",
@@ -127,6 +130,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "fidelity":  # `retinabench.fidelity.problem`
+        return importlib.import_module("retinabench.fidelity")
     if name not in _MODULES:
         raise AttributeError(f"module 'retinabench' has no attribute '{name}'")
     return getattr(importlib.import_module(f"retinabench.{_MODULES[name]}"), name)

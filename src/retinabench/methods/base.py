@@ -115,7 +115,6 @@ class FidelitySettings(Frozen):
     optimizer: JsonObject = Field(default_factory=dict)  # the table of a run
     categorical: dict[str, JsonObject] = Field(default_factory=dict)  # changes to both tables, of classes
     gaussian: dict[str, JsonObject] = Field(default_factory=dict)  # the same of regression
-    share: float = Field(1.0, gt=0, le=1)  # of the budget, at most
     search: dict[str, dict[str, JsonObject]] = Field(default_factory=dict)  # by likelihood and dotted key
 
 
@@ -131,7 +130,6 @@ def fidelity_entry(
     *,
     tuned: Mapping[str, tuple[Any, Any]] | None = None,
     searched: Mapping[str, Any] | None = None,
-    share: float = 1.0,
 ) -> FidelitySettings:
     """Return an entry from tables by dotted key.
 
@@ -155,7 +153,7 @@ def fidelity_entry(
     }
     return FidelitySettings(
         name=name, title=title, method=method, optimizer=optimizer or {}, categorical=changes[0], gaussian=changes[1],
-        share=share, search=search,
+        search=search,
     )  # fmt: skip
 
 

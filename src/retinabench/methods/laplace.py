@@ -151,8 +151,8 @@ class Config(MethodConfig):
         return value
 
     def gradients_per_example(self, optimizer: Optimizer) -> float:
-        """Return those of MAP, and one Jacobian for the diagonal."""
-        return optimizer.epochs + float(self.weights == "diagonal")
+        """Return those of MAP, and one pass for the curvature."""
+        return optimizer.epochs + 1.0
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior: the mode has the prior of the L2 term, the width its own."""
@@ -338,7 +338,6 @@ FIDELITY = tuple(
         {"weights": weights, "samples": 100, "prior_precision": "prior_precision"},
         ADAM,
         tuned={"optimizer.lr": (0.0068, 0.0085)},
-        share=0.1,
     )
     for name, title, weights in (
         ("laplace", "last-layer Laplace", "last_layer"),

@@ -67,4 +67,4 @@ def fit(
     return train(build(model, run, likelihood), batches, run, checkpoint)
 
 
-FIDELITY = (fidelity_entry("map", "MAP", {}, ADAM, tuned={"optimizer.lr": (0.0068, 0.0085)}, share=0.1),)
+FIDELITY = (fidelity_entry("map", "MAP", {}, ADAM, tuned={"optimizer.lr": (0.0068, 0.0085)}),)

@@ -105,6 +105,7 @@ def test_a_board_is_plain_json():
         {
             "title": "x", "rank": 1.5, "low": None, "high": None, "best": 1, "worst": 2,
             "by_measure": {"agreement": 1.0}, "tasks": 2, "division": {"track": "stated", "tier": 100},
+                "rank_by_std": None,
         }
     ]  # fmt: skip
     assert content["refused"] == [{"file": "a.npz", "why": "is a \\x07 file"}]
@@ -187,3 +188,31 @@ def test_places_by_mean_ranks():
     ranks = np.array([1.2, 1.3, 3.0]) + 0.3 * random.normal(size=(500, 3))
     assert places_of_ranks(ranks) == ((1, 2), (1, 2), (3, 3))
     assert places_of_ranks(np.empty((0, 2))) == ((1, 2), (1, 2))
+
+
+def test_a_method_with_too_narrow_a_posterior_is_behind_by_its_std_alone(evaluators, scored):
+    """Half the deviation of each posterior sample from the mean, with the same mean: a quarter of the variance."""
+    reference = evaluators["fundus"].reference
+    mean = reference.samples.mean(axis=0)
+    random = np.random.default_rng(3)
+    probs = 0.97 * mean + 0.03 * random.dirichlet(np.ones(5), len(mean))
+    wide = probs + (reference.samples - mean)
+    entries = {"narrow": probs + 0.5 * (reference.samples - mean), "wide": wide}
+    boards, _ = scored(*(((probs, some), submission_meta(FUNDUS, title, 0)) for title, some in entries.items()))
+    values = {title: boards[0].scores(title, "all") for title in entries}
+    assert values["narrow"]["total_variation"].value == values["wide"]["total_variation"].value
+    assert values["narrow"]["variance_ratio"].value == pytest.approx(0.25, abs=0.01)
+    assert values["wide"]["variance_ratio"].value == pytest.approx(1, abs=0.01)
+    found = {title: boards[0].entries[title].rank_by_std for title in entries}
+    assert found["wide"].rank == 1
+    assert found["narrow"].rank == 2
+
+
+def test_what_claims_more_exact_draws_than_gradients_and_chosen_seeds_are_pointed_out(evaluators, scored):
+    probs = evaluators["fundus"].reference.probs
+    about = submission_meta(FUNDUS, "claim", 7) | {"budget": {"limit": 100, "used": 3}, "evidence": None}
+    boards, _ = scored(((0.96 * probs + 0.04 / 5, None), about))
+    (doubts,) = (board.doubts(board.entries["claim"]) for board in boards)
+    assert doubts[0].endswith("exact draws with 3 declared gradients")
+    assert doubts[1] == "seeds 7, not 0 to 0"
+    assert boards[0].to_dict()["entries"][0]["doubts"] == doubts

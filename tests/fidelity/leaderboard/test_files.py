@@ -188,3 +188,25 @@ def test_other_seeds_and_settings_stay_beside_the_shipped_ones(packed):
     tier = Budget(limit=100.0)
     (another,) = (replace(one, about=one.about.model_copy(update={"budget": tier})) for one in own)
     assert len(beside([another], found)) == len(found)
+
+
+def test_what_ships_keeps_the_stds_of_its_samples(packed, boards, tmp_path):
+    (board,) = (one for one in boards if one.target == FUNDUS)
+    samples = np.random.default_rng(1).dirichlet(np.ones(5), (20, N))
+    given = [
+        Submission(samples.mean(axis=0), samples, about=About(title="With")),
+        Submission(samples.mean(axis=0), about=About(title="Without")),
+    ]
+    pack(FUNDUS, DATA["fundus"], given, tmp_path)
+    found = {one.title: one for one in shipped_submissions(FUNDUS, DATA["fundus"], tmp_path)}
+    assert found["With"].std == pytest.approx(samples.std(axis=0), abs=1e-5)
+    assert found["Without"].std is None
+    whole, compact = (board.evaluator.grade(one)["all"]["posterior_std"].value for one in (given[0], found["With"]))
+    assert compact == pytest.approx(whole, abs=1e-5)
+
+
+def test_a_lone_file_stands_among_the_shipped_entries_of_its_tier(packed, folder, evaluators):
+    board = score_files([folder / "Middling-fundus-0" / "submission.npz"], evaluators["fundus"])
+    assert [entry.title for entry in board.ordered if entry.rank][:3] == ["Near", "Middling", "Far"]
+    (mine,) = (entry for entry in board.entries.values() if entry.title == "Middling")
+    assert mine.rank.rank == 2

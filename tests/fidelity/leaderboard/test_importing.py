@@ -55,6 +55,7 @@ def test_labels_prove_the_order_and_give_usefulness(published, tmp_path):
     assert np.isfinite(scores["accuracy"].value)
     assert task_table(board).blocks[0].rows[0].label == "Ours"
     assert "Reference unverified" in page(make_board([board]))
+    assert board.to_dict()["reference"] | {"passed": None, "verdict": "unverified"} == board.to_dict()["reference"]
 
 
 def test_labels_that_do_not_fit_are_refused(published, tmp_path):

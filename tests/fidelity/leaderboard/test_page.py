@@ -117,9 +117,9 @@ def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, t
     assert "entries may be the nearest on 2 tasks (stated posterior, up to 100 gradients per example): Near; " in html
     text = (tmp_path / "out" / "board.md").read_text()
     assert "<script" not in text
-    assert "| 30 (over 10, declared) |" in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "| 30 / 10 (over, declared) |" in text.replace("\N{NO-BREAK SPACE}", " ")
     assert "corrupted 5" in text
-    header = next(line for line in text.splitlines() if line.startswith("| entry | place | agreement"))
+    header = next(line for line in text.splitlines() if line.startswith("| entry | place | place by std | agreement"))
     row = next(line for line in text.splitlines() if line.startswith("| Near"))
     assert "exact draws" in header
     assert row.count("|") > 3

@@ -18,6 +18,16 @@ def miscalibration(probs, reference):
     return sum(map(abs, gaps)) / len(probs)
 
 
+def undecided_left_out(p, q, errors):
+    """Return the agreement at points whose two largest probabilities differ by more than three of their errors, by plain loops."""
+    hits = []
+    for ours, theirs, error in zip(p, q, errors, strict=True):
+        second, first = np.argsort(theirs)[-2:]
+        if theirs[first] - theirs[second] > 3 * (error[first] + error[second]):
+            hits.append(ours.argmax() == first)
+    return np.mean(hits)
+
+
 @pytest.fixture
 def graded():
     reference = classified(N, 5)
@@ -34,8 +44,11 @@ def test_values_are_the_distances_of_each_group(graded):
         p, q = submission.probs[rows], reference.probs[rows]
         ours, theirs = (distances.epistemic(s[:, rows]) for s in (submission.samples, reference.samples))
         pairs = [distances.pairwise_disagreement(s[:, rows]).mean() for s in (submission.samples, reference.samples)]
+        stds = [s[:, rows].std(axis=0) for s in (submission.samples, reference.samples)]
         truth = {
-            "agreement": distances.agreement(p, q).mean(),
+            "agreement": undecided_left_out(p, q, reference.mcse[rows]),
+            "posterior_std": np.abs(stds[0] - stds[1]).sum(axis=1).mean() / 2,
+            "variance_ratio": (stds[0] ** 2).sum() / (stds[1] ** 2).sum(),
             "total_variation": distances.total_variation(p, q).mean(),
             "miscalibration": miscalibration(p, q),
             "epistemic_correlation": spearmanr(ours, theirs).statistic,
@@ -57,7 +70,8 @@ def test_replicates_are_the_measures_of_the_drawn_points(graded):
         for r in range(5):
             drawn = np.repeat(rows, counts[r, rows])
             p, q = submission.probs[drawn], evaluator.reference.probs[drawn]
-            assert found[group]["agreement"].draws[r] == pytest.approx(distances.agreement(p, q).mean())
+            expected = undecided_left_out(p, q, evaluator.reference.mcse[drawn])
+            assert found[group]["agreement"].draws[r] == pytest.approx(expected)
             assert found[group]["miscalibration"].draws[r] == pytest.approx(miscalibration(p, q))
     # Within each kind as many points are drawn as it has.
     for kind in FUNDUS.groups:

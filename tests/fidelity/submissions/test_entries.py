@@ -33,14 +33,15 @@ def metered():
     return meter, meter.watch(network())
 
 
-def test_what_records_gradients_is_counted_and_predictions_are_not(metered):
+def test_passes_are_counted_without_gradients_too_and_predictions_are_not(metered):
     meter, model = metered
     x = torch.ones(7, 3)
     model(x)
-    model(x[:3])
-    assert meter.used == 1
     with torch.no_grad():
-        model(x)
+        model(x[:3])
+    assert meter.used == 1
+    meter.stopped = True
+    model(x)
     assert meter.used == 1
 
 

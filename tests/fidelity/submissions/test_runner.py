@@ -26,9 +26,7 @@ def test_every_kind_of_method_predicts_a_regression_and_is_counted(name, tmp_pat
     )
     assert submission.draws.shape == (TEST, 1000)
     budget = submission.about.budget
-    assert 0 < budget.used <= 6 == budget.limit
-    if entry(name).share == 1:
-        assert budget.used == 6  # whole epochs, no more and no less
+    assert budget.used == 6 == budget.limit  # whole epochs, no more and no less
     assert not budget.over
 
 

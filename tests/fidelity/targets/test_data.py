@@ -6,7 +6,7 @@ import torch
 
 from retinabench.core.errors import InputError
 from retinabench.data.datasets import cifar10, imdb
-from retinabench.fidelity.targets.data import labels, load, standardised
+from retinabench.fidelity.targets.data import labels, load, load_for_scoring, standardised
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import TARGETS
 from support.array_files import write_cifar, write_medmnist, write_reviews
@@ -38,6 +38,10 @@ def test_the_energy_gap_is_the_split_of_its_files(shared):
     data = load(TARGETS["energy-gap"], folder)
     assert data.sha256 == TARGETS["energy-gap"].sha256
     assert (len(data.train), len(data.test)) == (512, 256)
+    alone = load_for_scoring(TARGETS["energy-gap"])  # without the folder
+    assert alone.sha256 == data.sha256
+    assert np.array_equal(labels(alone)[1], labels(data)[1])
+    assert np.array_equal(alone.test.groups, data.test.groups)
     # The gap is the middle third of the rows sorted by feature 0 (ties apart).
     inside, outside = data.test.inputs[:, 0], data.train.inputs[:, 0]
     assert not ((outside > inside.min()) & (outside < inside.max())).any()

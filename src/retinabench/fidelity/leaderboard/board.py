@@ -28,7 +28,16 @@ from retinabench.fidelity.leaderboard.results import (
 )
 from retinabench.fidelity.leaderboard.shipped import is_shipped, settings_of
 from retinabench.fidelity.scoring.grading import Evaluator
-from retinabench.fidelity.scoring.measures import ALL, MEASURES, Estimate, average, nearness, order_doubt, seed_shifts
+from retinabench.fidelity.scoring.measures import (
+    ALL,
+    MEASURES,
+    SECOND_MOMENT,
+    Estimate,
+    average,
+    nearness,
+    order_doubt,
+    seed_shifts,
+)
 from retinabench.fidelity.scoring.resolution import Contest, Resolution, places_of_ranks, resolve
 from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
@@ -73,12 +82,19 @@ def score_task(
     by_title = _by_title([*submissions, *trivial])
     entries = {title: _entry(evaluator, title, seeds) for title, seeds in by_title.items()}
     board = TaskBoard(entries, _sets(evaluator, entries), evaluator, division)
-    if (found := _ranks(board)) is None:
-        return board
-    for k, title in enumerate(found.titles):
-        rank = _rank(float(found.mean[k]), found.replicates[:, k], found.resolution.places[k])
+    first, second = (_ranks(board, names) for names in (board.ranked_measures, (SECOND_MOMENT,)))
+    for title, rank in _task_ranks(first):
         entries[title] = replace(entries[title], rank=rank)
-    return replace(board, resolution=found.resolution)
+    for title, rank in _task_ranks(second):
+        entries[title] = replace(entries[title], rank_by_std=rank)
+    return board if first is None else replace(board, resolution=first.resolution)
+
+
+def _task_ranks(found: _TaskRanks | None) -> list[tuple[str, RankedModel]]:
+    if found is None:
+        return []
+    each = zip(found.titles, found.mean.tolist(), found.replicates.T, found.resolution.places, strict=True)
+    return [(title, _rank(mean, replicates, places)) for title, mean, replicates, places in each]
 
 
 def _sets(evaluator: Evaluator, entries: Mapping[str, FidelityEntry]) -> dict[str, SetRanking]:
@@ -114,9 +130,15 @@ def make_board(tasks: Sequence[TaskBoard]) -> FidelityBoards:
 
 
 def _over_tasks(tasks: Sequence[TaskBoard], division: RankedDivision) -> list[RankedEntry]:
-    """Return the entries of a division by their mean rank over its tasks."""
+    """Return the entries of a division by their mean rank over its tasks, and that by the second moment of those with samples."""
     own = [task for task in tasks if (task.division or RankedDivision()) == division]
-    found = [ranked for task in own if (ranked := _ranks(task)) is not None]
+    second = {row.title: row.rank for row in _mean_ranks([_ranks(task, (SECOND_MOMENT,)) for task in own], division)}
+    rows = _mean_ranks([_ranks(task, task.ranked_measures) for task in own], division)
+    return [replace(row, rank_by_std=second.get(row.title)) for row in rows]
+
+
+def _mean_ranks(of_tasks: Sequence[_TaskRanks | None], division: RankedDivision) -> list[RankedEntry]:
+    found = [ranked for ranked in of_tasks if ranked is not None]
     titles = [title for title in found[0].titles if all(title in of.titles for of in found)] if found else []
     if not titles or (len(titles) < 2 and len(found) > 1):
         return []  # the only entry on all tasks is compared with no other one
@@ -181,9 +203,9 @@ def _error(values: Floats | None) -> float:
         return np.nan if values is None or len(values) < 2 else aggregate(values.tolist()).error
 
 
-def _ranks(task: TaskBoard) -> _TaskRanks | None:
-    """Rank the entries of a task; None where it has none, or its reference fails its diagnostics."""
-    entries = task.ranked
+def _ranks(task: TaskBoard, names: Sequence[str]) -> _TaskRanks | None:
+    """Rank the entries of a task by the mean of their ranks by some measures; None without entries, or where its reference fails."""
+    entries = [entry for entry in task.ranked if all(name in entry.mean[ALL] for name in names)]
     if not entries or not task.evaluator.reference.passed:
         return None
     seeds = [[one.about.seed for one in entry.seeds] for entry in entries]
@@ -195,8 +217,8 @@ def _ranks(task: TaskBoard) -> _TaskRanks | None:
         _shifted(task.evaluator, entry.title, entry.mean[ALL], own) for entry, own in zip(entries, values, strict=True)
     ]
     replicates, contests, by_measure = [], [], {}
-    for name in task.ranked_measures:
-        higher, means = MEASURES[name].higher, [entry.mean[ALL][name] for entry in entries]
+    for name in names:
+        higher, means = bool(MEASURES[name].higher), [entry.mean[ALL][name] for entry in entries]
         own = [of_entry[name] for of_entry in values]
         contests.append(Contest.of(higher, own, [one.draws for one in means], seeds))
         by_measure[name] = ranks(np.array([[one.value for one in means]]), higher)[0]

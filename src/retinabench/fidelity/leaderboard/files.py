@@ -13,7 +13,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.untrusted import shown
 from retinabench.fidelity.leaderboard.board import make_board, score_divisions, score_task
-from retinabench.fidelity.leaderboard.results import FidelityBoards, Refused, TaskBoard
+from retinabench.fidelity.leaderboard.results import FidelityBoards, RankedDivision, Refused, TaskBoard
 from retinabench.fidelity.leaderboard.shipped import beside, settings_of, shipped_submissions
 from retinabench.fidelity.reference.reference_file import read_reference
 from retinabench.fidelity.scoring.grading import Evaluator
@@ -27,7 +27,7 @@ from retinabench.fidelity.submissions.submission import (
     submission_in,
     write_submission,
 )
-from retinabench.fidelity.targets.data import load
+from retinabench.fidelity.targets.data import load_for_scoring
 from retinabench.fidelity.targets.target import TARGETS, Target
 
 MOST_SUBMISSIONS = 10_000
@@ -37,7 +37,7 @@ NAME = 40  # characters of a title in the name of a folder, which may have 255 b
 def make_evaluator(
     target: Target, source: Path | None, reference: Path | None, bootstrap: int = 1000, seed: int = 0
 ) -> Evaluator:
-    data = load(target, source)
+    data = load_for_scoring(target, source)
     found = read_reference(target, data.sha256, reference)
     if len(found.epistemic) != len(data.test):
         raise InputError(
@@ -57,11 +57,25 @@ def score_files(
         if title is not None:
             submission = replace(submission, about=submission.about.changed(title=title))
         found.append(submission)
-    board = score_task(evaluator, found)  # nothing is kept that could not be scored
+    board = score_among_shipped(found, evaluator)  # nothing is kept that could not be scored
     if keep is not None:
         for submission in found:
-            _keep(submission, evaluator, keep)
+            keep_submission(submission, evaluator, keep)
     return board
+
+
+def score_among_shipped(own: Sequence[Submission], evaluator: Evaluator) -> TaskBoard:
+    """Score and rank submissions together, whatever their tracks, among the shipped ones of their tier and the stated track.
+
+    Of several tiers it is the largest; what states no budget stands among those of the largest tier there is.
+    """
+    target, shipped = evaluator.target, shipped_submissions(evaluator.target, evaluator.data.sha256)
+    known = {one: RankedDivision.of(one, target) for one in shipped}
+    tiers = {division.tier or 0 for division in known.values() if division.track == "stated"}
+    most = max(RankedDivision.of(one, target).tier or np.inf for one in own)
+    tier = max((tier for tier in tiers if tier <= most), default=min(tiers, default=0))
+    alike = [one for one, division in known.items() if division == RankedDivision("stated", tier)]
+    return score_task(evaluator, [*own, *beside(own, alike)])
 
 
 def board_of(
@@ -187,7 +201,8 @@ def _read(file: Path, evaluator: Evaluator) -> Submission:
     return read_submission(file, evaluator.target, len(data.test), data.sha256)
 
 
-def _keep(submission: Submission, evaluator: Evaluator, folder: Path) -> None:
+def keep_submission(submission: Submission, evaluator: Evaluator, folder: Path) -> Path:
+    """Write a submission into a folder, for `fidelity board`; return its path."""
     target, data = evaluator.target, evaluator.data.sha256
     content = f"{submission.title} {content_hash(submission.arrays, submission.about)}".encode()
     # Seeds, and titles that differ in signs alone, lie side by side.
@@ -200,7 +215,9 @@ def _keep(submission: Submission, evaluator: Evaluator, folder: Path) -> None:
         task=target.name, target=target.fingerprint(data), data=data, title=submission.title,
         method=read.method or submission.title,
     )  # fmt: skip
-    write_submission(folder / f"{name}-{target.name}-{digits}" / FILE, replace(submission, about=about))
+    path = folder / f"{name}-{target.name}-{digits}" / FILE
+    write_submission(path, replace(submission, about=about))
+    return path
 
 
 def _paths(words: Sequence[str], option: str) -> dict[str, Path]:

@@ -21,6 +21,7 @@ from retinabench.metrics.comparison import RankedModel
 from retinabench.reports.leaderboard.board import Board, Entry
 
 Scores = Mapping[str, RankedModel]  # Values by measure.
+TRACKS: dict[Track, str] = {"stated": "stated posterior", "infinite": "infinite width", "open": "open track"}
 
 
 def scored(name: str, estimate: Estimate | None, error: float = np.nan) -> RankedModel:
@@ -73,6 +74,7 @@ class FidelityEntry(Entry[Submission]):
     estimates: Sequence[Estimates] = ()
     mean: Estimates = field(default_factory=dict)
     rank: RankedModel | None = None
+    rank_by_std: RankedModel | None = None  # by the second moment, of entries with samples
 
     @property
     def budget(self) -> Budget | None:
@@ -106,7 +108,7 @@ class RankedDivision(Document):
     @property
     def label(self) -> str:
         tier = "no tier of the budget" if self.tier is None else f"up to {self.tier:,} gradients per example"
-        return f"{'stated posterior' if self.track == 'stated' else 'open track'}, {tier}"
+        return f"{TRACKS[self.track]}, {tier}"
 
     @property
     def short(self) -> str:
@@ -114,9 +116,9 @@ class RankedDivision(Document):
         return f"{self.track}, {'no tier' if self.tier is None else f'up to {self.tier:,}'}"
 
     @property
-    def key(self) -> tuple[bool, float]:
+    def key(self) -> tuple[int, float]:
         """Orders divisions: the stated track first, tiers by size, none last."""
-        return self.track == "open", np.inf if self.tier is None else self.tier
+        return list(TRACKS).index(self.track), np.inf if self.tier is None else self.tier
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +164,16 @@ class TaskBoard(Board[FidelityEntry]):
         value, low, high = (curve.draws(one) for one in (distance.value, distance.high, distance.low))
         return Draws(value, low, high, curve.most)
 
+    def doubts(self, entry: FidelityEntry) -> list[str]:
+        """Return what readers should ask of an entry: more exact draws than its declared gradients, and seeds of its own choice."""
+        found, draws, seeds = [], self.draws(entry.title), [one.about.seed for one in entry.seeds]
+        if entry.declared and draws is not None and entry.budget is not None and draws.value > entry.budget.used:
+            found.append(f"as near as {draws.text} exact draws with {entry.budget.used:,.0f} declared gradients")
+        numbers = sorted({seed for seed in seeds if seed is not None})
+        if numbers != list(range(len(numbers))):
+            found.append(f"seeds {', '.join(map(str, numbers))}, not 0 to {len(numbers) - 1}")
+        return found
+
     @property
     def chain_gradients(self) -> float | None:
         """Gradient evaluations per training example of one chain of the reference, burn-in included."""
@@ -197,13 +209,14 @@ class TaskBoard(Board[FidelityEntry]):
             "bootstrap": evaluator.replicates,
             "seed": evaluator.seed,
             "reference": {
-                "passed": reference.passed,
+                "passed": None if reference.external else reference.passed,
                 "why": list(reference.why),
                 "verdict": reference.judgement.verdict,
                 "reservations": list(reference.judgement.reservations),
             },
             "points": self.points,
             "resolution": json_content(resolution),
+            "versions": {name: MEASURES[name].version for name in self.sets[ALL].scores},
             "ceiling": {group: _scores_json(scores) for group, scores in self.ceiling.items()},
             "chain_gradients": self.chain_gradients,
             "floor": evaluator.floor,
@@ -222,12 +235,14 @@ class TaskBoard(Board[FidelityEntry]):
             "groups": {group: _scores_json(self.scores(entry.title, group)) for group in self.sets},
             "seeds": [one.about.seed for one in entry.seeds],
             "marks": list(entry.notes),
+            "doubts": self.doubts(entry),
             "equivalent_draws": json_content(self.draws(entry.title)),
             "implied": None if first.implied is None else first.implied.model_dump(),
             "counted": entry.counted,
             "declared": entry.declared,
         }
-        return record | ({} if entry.rank is None else {"rank": rank_json(entry.rank)})
+        ranks = {"rank": entry.rank, "rank_by_std": entry.rank_by_std}
+        return record | {name: rank_json(rank) for name, rank in ranks.items() if rank is not None}
 
 
 def _scores_json(scores: Scores) -> JsonObject:
@@ -243,11 +258,13 @@ class RankedEntry:
     by_measure: dict[str, float]
     tasks: int
     division: RankedDivision | None = None
+    rank_by_std: RankedModel | None = None
 
     def to_dict(self) -> JsonObject:
         return {
             "title": self.title, **rank_json(self.rank), "by_measure": self.by_measure, "tasks": self.tasks,
             "division": json_content(self.division),
+            "rank_by_std": None if self.rank_by_std is None else rank_json(self.rank_by_std),
         }  # fmt: skip
 
 

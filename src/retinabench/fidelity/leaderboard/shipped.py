@@ -5,10 +5,12 @@
     meta        JSON: data and fingerprint of the target, and what each submission says of itself
     roots       (E, N, C) uint16, of a classification: square roots of the probabilities in units of 1 / 65,535, which hold small
                 probabilities, and so the log-likelihood; rows are divided by their sum again
+    stds        (E, N, C) uint16, of a classification: stds of the probabilities over posterior samples, in units of 1 / 65,535; the
+                largest number where a submission had no samples
     quantiles   (E, N, 100) int16, of a regression: means of ten neighbouring sorted draws of y, in thousandths of a std; each but
                 the first less the one before
 
-Posterior samples are left out, so that measures of epistemic uncertainty are undefined for these entries. The precision of the
+Posterior samples are left out, so that the mutual information and disagreement of these entries are undefined. The precision of the
 ranked measures is in `FORMS`, which `pack` asserts.
 """
 
@@ -44,6 +46,7 @@ def pack(target: Target, data: str, submissions: Sequence[Submission], folder: P
     distance = distances.DISTANCE[target.likelihood]
     ordered = sorted(submissions, key=lambda one: (one.title, settings_of(one), one.about.seed or 0))
     stored = [write(one.values) for one in ordered]
+    further = {"stds": np.stack([_stds(one) for one in ordered])} if name == "roots" else {}
     for one, values in zip(ordered, stored, strict=True):
         if (loss := float(distance(one.values, read(values)).mean())) > most:
             raise InputError(f"differs by {loss:.2g} in its compact form", file=one.source)
@@ -54,7 +57,7 @@ def pack(target: Target, data: str, submissions: Sequence[Submission], folder: P
         "submissions": [one.about.to_dict() for one in ordered],
     }
     sink = io.BytesIO()
-    np.savez_compressed(sink, meta=np.array(json.dumps(meta)), **{name: np.stack(stored)})  # type: ignore[arg-type]
+    np.savez_compressed(sink, meta=np.array(json.dumps(meta)), **{name: np.stack(stored)}, **further)  # type: ignore[arg-type]
     path = folder / f"{target.name}.npz"
     write_bytes(path, sink.getvalue())
     return path
@@ -71,10 +74,11 @@ def shipped_submissions(target: Target, data: str, folder: Path = FOLDER) -> lis
         if (meta["data"], meta["target"]) != (data, target.fingerprint(data)):
             return []
         arrays = file[name]
+        stds = file["stds"] if "stds" in file.files else [None] * len(arrays)
     kind = "draws" if target.likelihood == "gaussian" else "probs"
     return [
-        Submission(about=About(**entry), source=path, **{kind: read(values)})
-        for entry, values in zip(meta["submissions"], arrays, strict=True)
+        Submission(about=About(**entry), source=path, std=_read_stds(std), **{kind: read(values)})
+        for entry, values, std in zip(meta["submissions"], arrays, stds, strict=True)
     ]
 
 
@@ -108,6 +112,17 @@ def _roots(probs: Floats) -> NDArray[np.uint16]:
 def _probs(values: NDArray[np.uint16]) -> Floats:
     probs = np.square(values.astype(np.float64))
     return np.asarray(probs / probs.sum(axis=1, keepdims=True))
+
+
+def _stds(one: Submission) -> NDArray[np.uint16]:
+    std = one.std if one.samples is None else one.samples.std(axis=0, dtype=np.float64)
+    if std is None:
+        return np.full(one.values.shape, UNIT, np.uint16)
+    return np.asarray(np.rint(std * UNIT), np.uint16)
+
+
+def _read_stds(stored: NDArray[np.uint16] | None) -> Floats | None:
+    return None if stored is None or (stored == UNIT).all() else stored / UNIT
 
 
 def _quantiles(draws: Floats) -> NDArray[np.int16]:

@@ -24,7 +24,6 @@ from retinabench.fidelity.leaderboard.results import (
 )
 from retinabench.fidelity.scoring import measures
 from retinabench.fidelity.scoring.measures import ALL, MEASURES, mean_of
-from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.comparison import RankedModel
 from retinabench.reports.leaderboard.tables import rank_text
 from retinabench.reports.toolkit.number_format import TWO_DIGITS, NumberFormat, Quantity
@@ -43,8 +42,8 @@ _LEGEND = (
 )
 
 _SHIPPED = (
-    "Entries without the mark (here) come with the package, as they were submitted, rounded and without posterior "
-    "samples."
+    "Entries without the mark (here) come with the package, as they were submitted, rounded, with the stds of their "
+    "posterior samples in place of these."
 )
 _ALONE = " With one seed of each entry, places hold for these runs alone: other seeds may change them."
 _DECLARED = "A budget that is declared was stated in the submission: no hashes of a run vouch for it."
@@ -56,20 +55,26 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     without = task.evaluator.reference.external  # what an imported reference cannot tell has no column
     names = [name for name in wanted if name in known and (np.isfinite(known[name].value) or not without)]
     with_draws = group == ALL and task.evaluator.draws is not None
-    ranked = group == ALL and any(entry.rank is not None for entry in task.entries.values())
-    columns = [Column("place")] * ranked + [_column(name) for name in names[: len(task.ranked_measures)]]
+    ranked = group == ALL and sum(entry.rank is not None for entry in task.entries.values()) > 1
+    second = ranked and any(entry.rank_by_std is not None for entry in task.entries.values())
+    columns = (
+        [Column("place")] * ranked
+        + [Column("place by std")] * second
+        + [_column(name) for name in names[: len(task.ranked_measures)]]
+    )
     columns += [Column("exact draws")] * with_draws + [_column(name) for name in names[len(task.ranked_measures) :]]
     columns += [Column("budget"), *[Column("targets")] * (not terminal)]
 
     def row(label: str, scores: Scores, entry: FidelityEntry | None = None) -> Row:
         cells = [UNDEFINED if entry is None else _rank_cell(entry.rank)] * ranked
+        cells += [UNDEFINED if entry is None else _rank_cell(entry.rank_by_std)] * second
         for number, name in enumerate(names):
             cells += [_draws_cell(task, entry)] * (with_draws and number == len(task.ranked_measures))
             score = scores.get(name)
             cells.append(UNDEFINED if score is None else _score_cell(name, score))
         cells.append(_chain_cell(task, label) if entry is None else _budget_cell(entry))
         if not terminal:
-            cells.append(UNDEFINED if entry is None else _target_cell(entry, task.target))
+            cells.append(UNDEFINED if entry is None else _target_cell(entry, task))
         return Row(_label(label, task.here), cells, control=entry is None or entry.kind == "trivial")
 
     rows = [row(entry.title, task.scores(entry.title, group), entry) for entry in task.ordered]
@@ -129,12 +134,18 @@ def refused_table(board: FidelityBoards) -> Table | None:
 
 def _ranking_table(ranking: list[RankedEntry], division: RankedDivision | None, here: set[str]) -> Table:
     names, tasks = list(ranking[0].by_measure), ranking[0].tasks
-    columns = [Column("place"), Column("mean rank"), *(Column(f"rank by {MEASURES[name].label}") for name in names)]
+    columns = [
+        Column("place"),
+        Column("place by std"),
+        Column("mean rank"),
+        *(Column(f"rank by {MEASURES[name].label}") for name in names),
+    ]
     rows = [
         Row(
             _label(entry.title, here),
             [
                 _rank_cell(entry.rank),
+                _rank_cell(entry.rank_by_std),
                 Cell.number(entry.rank.rank, entry.rank.rank_low, entry.rank.rank_high, form=TWO_DIGITS),
                 *(Cell.number(entry.by_measure[name], form=TWO_DIGITS) for name in names),
             ],
@@ -159,7 +170,7 @@ def _label(title: str, here: set[str]) -> str:
 
 def _column(name: str) -> Column:
     about = MEASURES[name]
-    return Column(about.label, direction="higher" if about.higher else "lower")
+    return Column(about.label, direction="" if about.higher is None else "higher" if about.higher else "lower")
 
 
 def _score_cell(name: str, score: RankedModel) -> Cell:
@@ -188,18 +199,19 @@ def _chain_cell(task: TaskBoard, label: str) -> Cell:
 def _budget_cell(entry: FidelityEntry) -> Cell:
     if (budget := entry.budget) is None:
         return UNDEFINED
-    said = [f"over {budget.limit or 0:.0f}"] * budget.over + ["declared"] * entry.declared
-    return Cell(f"{budget.used:.0f}", below=", ".join(said))
+    limit = budget.limit or budget.tier
+    said = ["over"] * budget.over + ["declared"] * entry.declared
+    return Cell(f"{budget.used:,.0f}" + (f" / {limit:,.0f}" if limit else ""), below=", ".join(said))
 
 
-def _target_cell(entry: FidelityEntry, target: Target) -> Cell:
-    """Return what the first seed of an entry targets, and why it is not ranked where it is marked."""
+def _target_cell(entry: FidelityEntry, task: TaskBoard) -> Cell:
+    """Return what the first seed of an entry targets, why it is not ranked where it is marked, and what to ask of it."""
     if entry.kind == "trivial":
         return UNDEFINED
     first = entry.seeds[0]
     stated = "not stated" if first.about.implied is None else first.about.implied.text()
-    departures = first.departures(target)
-    return Cell(stated, below="; ".join([*entry.notes, *departures]))
+    departures = first.departures(task.target)
+    return Cell(stated, below="; ".join([*entry.notes, *departures, *task.doubts(entry)]))
 
 
 def power_text(task: TaskBoard) -> str:
@@ -219,10 +231,12 @@ def _note(task: TaskBoard) -> str:
     shipped = _SHIPPED if any(entry.kind == "baseline" for entry in task.competitors) else ""
     declared = _DECLARED if any(entry.declared for entry in task.competitors) else ""
     marked = (f"'{entry.title}' is not ranked: {', '.join(entry.notes)}." for entry in task.competitors if entry.notes)
+    doubted = ((entry.title, task.doubts(entry)) for entry in task.competitors)
+    asked = " ".join(f"Ask of '{title}': {', '.join(doubts)}." for title, doubts in doubted if doubts)
     if reference.passed:
         verdict = reference.judgement.verdict
         known = "" if verdict == "passed" else f"The reference is {verdict}. "
-        parts = (f"{known}{_LEGEND}", *marked, declared, shipped, power_text(task))
+        parts = (f"{known}{_LEGEND}", *marked, asked, declared, shipped, power_text(task))
         return " ".join(part for part in parts if part)
     return f"No ranking: the reference fails its own diagnostics ({'; '.join(reference.why)}). {_LEGEND} {declared}".rstrip()
 
@@ -344,6 +358,7 @@ def _of_cells(
     """Return the mean of each measure in each cell, (cells, measures)."""
     known = distances.RANKED["categorical"]
     terms = {name: distance(probs, task.evaluator.predictive) for name, distance in known.items()}
+    terms["agreement"] = np.where(task.evaluator.decided, terms["agreement"], np.nan)
     if (truth := task.evaluator.truth) is not None:
         terms["accuracy"] = probs.argmax(axis=1) == truth
-    return np.array([[float(np.mean(terms[name][rows])) for name in names] for rows in cells])
+    return np.array([[float(np.nanmean(terms[name][rows])) for name in names] for rows in cells])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from retinabench.fidelity.scoring.measures import (
     DrawCurve,
     Estimate,
     Measure,
+    Posterior,
     Probabilities,
     Resampling,
     SampleSums,
@@ -34,14 +35,6 @@ from retinabench.fidelity.targets.data import TargetData, labels
 from retinabench.fidelity.targets.target import Target
 
 Estimates = dict[str, dict[str, Estimate]]  # {group: {measure: estimate}}.
-
-
-class _Truth(NamedTuple):
-    """What a classification is compared with: probabilities (N, C), mutual information and disagreement (N,)."""
-
-    probs: Probabilities
-    epistemic: NDArray[np.floating]
-    disagreement: Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +78,12 @@ class Evaluator:
             return self._in_groups({**measures.close_regression(values, self.predictive), **useful})
         alone = submission.samples is None or self.reference.samples is None
         sums = None if alone else SampleSums.of(np.asarray(submission.samples))
-        known = _Truth(self.predictive, self.reference.epistemic, self._disagreement)
+        std: NDArray[np.floating] | None = submission.std if sums is None else sums.std
+        std = None if self.reference.samples is None else std
+        known = Posterior(self.predictive, self.reference.epistemic, self._disagreement, self._std, self.decided)
         found: Estimates = {}
         for group, rows in self.resampling.groups.items():
-            measured = self._close(values, sums, known, rows)
+            measured = self._close(values, sums, std, known, rows)
             if truth is not None:
                 measured |= measures.classification(values[rows], truth[rows])
             found[group] = self.resampling.estimate(measured, group)
@@ -154,16 +149,27 @@ class Evaluator:
         others = distances.of_others(chains, k, self.target.likelihood)
         if self.target.likelihood == "gaussian":
             return self._in_groups(measures.close_regression(chains[k], others))
-        own, epistemic, disagreement = None, self.reference.epistemic, self._disagreement
+        own, epistemic, disagreement, std = None, self.reference.epistemic, self._disagreement, self._std
         if self.reference.samples is not None:
             own = self._chain_sums[k]
             rest = SampleSums.joined(self._chain_sums[:k] + self._chain_sums[k + 1 :])
-            epistemic, disagreement = rest.epistemic, rest.disagreement
-        known = _Truth(others, epistemic, disagreement)
+            epistemic, disagreement, std = rest.epistemic, rest.disagreement, rest.std
+        known = Posterior(others, epistemic, disagreement, std, self.decided)
+        own_std = None if own is None else own.std
         return {
-            group: self.resampling.estimate(self._close(chains[k], own, known, rows), group)
+            group: self.resampling.estimate(self._close(chains[k], own, own_std, known, rows), group)
             for group, rows in self.resampling.groups.items()
         }
+
+    @cached_property
+    def decided(self) -> NDArray[np.bool_]:
+        return measures.decided(self.reference)
+
+    @cached_property
+    def _std(self) -> Values:
+        if self.reference.samples is None:
+            return np.full(self.predictive.shape, np.nan)
+        return SampleSums.joined(self._chain_sums).std
 
     @cached_property
     def _disagreement(self) -> Values:
@@ -177,13 +183,18 @@ class Evaluator:
         return [SampleSums.of(some) for some in np.array_split(self.reference.samples, self.reference.chains)]
 
     def _close(
-        self, probs: Probabilities, sums: SampleSums | None, known: _Truth, rows: NDArray[np.intp]
+        self,
+        probs: Probabilities,
+        sums: SampleSums | None,
+        std: NDArray[np.floating] | None,
+        known: Posterior,
+        rows: NDArray[np.intp],
     ) -> dict[str, Measure]:
         own = None if sums is None else sums.rows(rows)
-        theirs = (values[rows] for values in known)
         decision = self.target.decision
         costs = decision.costs(self.target.outputs) if decision else None
-        return measures.close_classification(probs[rows], own, *theirs, costs=costs)
+        own_std = None if std is None else std[rows]
+        return measures.close_classification(probs[rows], own, own_std, known.rows(rows), costs=costs)
 
     def _in_groups(self, measured: dict[str, Measure]) -> Estimates:
         """Estimate measures whose terms are one value per point, in every group."""

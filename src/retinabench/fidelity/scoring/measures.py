@@ -4,8 +4,11 @@ Letters: N test points, n points of one group, C classes, S posterior samples, R
 
 **Measures.** Every measure is a function of means over points (`Measure`), so that a thousand replicates are one matrix product;
 the distances are those of `distances.py`. `agreement` (share of argmax p = argmax q) and `total_variation` (½ Σ_c |p_c - q_c|) rank
-classifications, `wasserstein` (W1 between draws of y) regressions. Beside them stand rank correlation and error of the mutual
-information, disagreement gap, miscalibration with q as truth, regret (missed: 4, needless referral: 1), W2, the competition's
+classifications, `wasserstein` (W1 between draws of y) regressions. Points whose two most probable classes the reference does not tell
+apart, by 3 standard errors, leave the agreement (version 2 of it): there it is a coin flip. A ranking of its own has `posterior_std`, the mean
+of ½ Σ_c |σ_c - τ_c| over stds σ and τ of the class probabilities under the submitted samples and the posterior: a method whose mean is right
+may have too narrow a posterior. It is in the unit of the total variation, and defined for a single sample, whose σ is 0; `variance_ratio`,
+Σ σ² / Σ τ², says in which direction. Beside them stand rank correlation and error of the mutual information, disagreement gap, miscalibration with q as truth, regret (missed: 4, needless referral: 1), W2, the competition's
 `w2_kit` (minus W1) and `w2_as_printed` (√1000 W2), and usefulness against the labels.
 
 **Levels.** Test points are resampled. Four chains and three seeds are too few to resample: with replacement a mean of four chains
@@ -31,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +91,16 @@ class Measure:
 def mean_of(values: Values) -> Measure:
     """Return the mean of one value per point, (n,)."""
     return Measure(np.asarray(values, np.float64)[:, None], lambda means: means[..., 0])
+
+
+def ratio_of(upper: NDArray[Any], lower: NDArray[Any]) -> Measure:
+    """Return the mean of one value per point over that of another, both (n,); NaN over 0."""
+
+    def ratio(means: Values) -> Values:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(means[..., 0] / means[..., 1])
+
+    return Measure(np.stack([upper, lower], axis=1).astype(np.float64), ratio)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,12 +195,33 @@ def chain_changes(
     likelihood = submission.likelihood
     others = [distances.of_others(chains_of(reference), k, likelihood) for k in range(reference.chains)]
     found: dict[str, dict[str, Values]] = {group: {} for group in groups}
+    known = decided(reference) if likelihood == "categorical" else None
     for name, distance in distances.RANKED[likelihood].items():
         terms = [distance(submission.values, one) for one in others]
         for group, rows in groups.items():
-            means = np.array([of_points[rows].mean() for of_points in terms])
+            some = rows[known[rows]] if name == "agreement" and known is not None else rows
+            means = np.array([of_points[some].mean() if len(some) else 0.0 for of_points in terms])
             found[group][name] = means - means.mean()
     return found
+
+
+_UNDECIDED = 3.0  # standard errors of the difference of two probabilities
+_TIE = 1e-6  # difference of probabilities that are equal
+
+
+def decided(reference: Reference) -> NDArray[np.bool_]:
+    """Return at which points (N,) a classification's reference tells its two most probable classes apart.
+
+    The errors of the two are added: probabilities of two classes have opposite errors. Imported references state no errors; all their
+    points stay, as in the competition.
+    """
+    probs = reference.probs
+    if reference.external:
+        return np.ones(len(probs), bool)
+    first = np.argsort(probs, axis=1)[:, -2:]
+    low, high = np.take_along_axis(probs, first, axis=1).T
+    error = np.nansum(np.take_along_axis(reference.mcse.astype(np.float64), first, axis=1), axis=1)
+    return np.asarray(high - low > np.maximum(_UNDECIDED * error, _TIE))
 
 
 def with_chains(estimate: Estimate, changes: Values, weights: Values) -> Estimate:
@@ -437,16 +471,21 @@ class MeasureNote(NamedTuple):
     """What readers need to know of a measure."""
 
     label: str
-    higher: bool
+    higher: bool | None  # is better; None where 1 is best
     unit: str = ""
     bounds: tuple[float, float] = (-np.inf, np.inf)  # which the normal part of a replicate may pass
     undefined: str = "undefined here"
+    version: int = 1
 
 
 _SHARE, _POSITIVE, _NO_SAMPLES = (0.0, 1.0), (0.0, np.inf), "needs posterior samples"
 MEASURES = {
-    "agreement": MeasureNote("agreement", True, bounds=_SHARE),
+    "agreement": MeasureNote(
+        "agreement", True, bounds=_SHARE, undefined="the reference decides no point here", version=2
+    ),
     "total_variation": MeasureNote("total variation", False, bounds=_SHARE),
+    "posterior_std": MeasureNote("error of posterior std", False, bounds=_SHARE, undefined=_NO_SAMPLES),
+    "variance_ratio": MeasureNote("variance ratio", None, bounds=_POSITIVE, undefined=_NO_SAMPLES),
     "epistemic_correlation": MeasureNote("epistemic rank correlation", True, undefined=f"{_NO_SAMPLES} that differ"),
     "epistemic_error": MeasureNote("epistemic error", False, "nats", undefined=_NO_SAMPLES),
     "disagreement_gap": MeasureNote("disagreement gap", False, undefined=_NO_SAMPLES),
@@ -468,14 +507,17 @@ MEASURES = {
 
 RANKED = {likelihood: tuple(known) for likelihood, known in distances.RANKED.items()}
 """The measures by which the board ranks."""
+SECOND_MOMENT = "posterior_std"
+"""What ranks the submissions with samples once more."""
 
 
 @dataclass(frozen=True, eq=False)
 class SampleSums:
-    """Sums over S posterior samples of probabilities (N, C), entropies (N,) and votes (N, C): the information measures follow from them."""
+    """Sums over S posterior samples of probabilities (N, C), their squares (N, C), entropies (N,) and votes (N, C): the information measures follow from them."""
 
     samples: int
     probs: Values
+    squares: Values
     entropy: Values
     votes: Values
 
@@ -483,22 +525,29 @@ class SampleSums:
     def of(cls, samples: Probabilities) -> SampleSums:
         """Return the sums of samples (S, N, C)."""
         s, n, classes = samples.shape
-        probs, entropy, votes = np.zeros((n, classes)), np.zeros(n), np.zeros((n, classes))
+        (probs, squares, votes), entropy = np.zeros((3, n, classes)), np.zeros(n)
         for one in samples:
             p = one.astype(np.float64)
             probs += p
+            squares += p * p
             entropy += distances.entropy(p)
             votes[np.arange(n), p.argmax(axis=1)] += 1
-        return cls(s, probs, entropy, votes)
+        return cls(s, probs, squares, entropy, votes)
 
     @classmethod
     def joined(cls, parts: Sequence[SampleSums]) -> SampleSums:
         return cls(
             sum(part.samples for part in parts),
             np.sum([part.probs for part in parts], axis=0),
+            np.sum([part.squares for part in parts], axis=0),
             np.sum([part.entropy for part in parts], axis=0),
             np.sum([part.votes for part in parts], axis=0),
         )
+
+    @property
+    def std(self) -> Values:
+        """Standard deviation of the class probabilities over the samples, (N, C)."""
+        return np.sqrt(np.maximum(self.squares / self.samples - np.square(self.probs / self.samples), 0))
 
     @property
     def epistemic(self) -> Values:
@@ -514,28 +563,46 @@ class SampleSums:
         )
 
     def rows(self, rows: NDArray[np.intp]) -> SampleSums:
-        return SampleSums(self.samples, self.probs[rows], self.entropy[rows], self.votes[rows])
+        return SampleSums(self.samples, self.probs[rows], self.squares[rows], self.entropy[rows], self.votes[rows])
+
+
+class Posterior(NamedTuple):
+    """What a classification is compared with: probabilities and their stds (N, C), mutual information, disagreement, what is decided (N,)."""
+
+    probs: Probabilities
+    epistemic: NDArray[np.floating]
+    disagreement: NDArray[np.floating]
+    std: Values
+    decided: NDArray[np.bool_]
+
+    def rows(self, rows: NDArray[np.intp]) -> Posterior:
+        return Posterior(
+            self.probs[rows], self.epistemic[rows], self.disagreement[rows], self.std[rows], self.decided[rows]
+        )
 
 
 def close_classification(
     probs: Probabilities,
     sums: SampleSums | None,
-    reference: Probabilities,
-    epistemic: NDArray[np.floating],
-    disagreement: NDArray[np.floating],
+    std: NDArray[np.floating] | None,
+    posterior: Posterior,
     *,
     costs: Values | None,
 ) -> dict[str, Measure]:
     """Return the measures of closeness of a classification, for one group of n points and the costs (2, C) of a decision."""
+    reference = posterior.probs
     found = {
-        "agreement": mean_of(distances.agreement(probs, reference)),
+        "agreement": ratio_of(distances.agreement(probs, reference) * posterior.decided, posterior.decided),
         "total_variation": mean_of(distances.total_variation(probs, reference)),
         "miscalibration": miscalibration(probs, reference),
     }
+    if std is not None:
+        found[SECOND_MOMENT] = mean_of(np.abs(std - posterior.std).sum(axis=1) / 2)
+        found["variance_ratio"] = ratio_of(np.square(std).sum(axis=1), np.square(posterior.std).sum(axis=1))
     if sums is not None:
-        found["epistemic_correlation"] = rank_correlation(sums.epistemic, epistemic)
-        found["epistemic_error"] = mean_of(np.abs(sums.epistemic - epistemic))
-        gap = sums.disagreement - disagreement
+        found["epistemic_correlation"] = rank_correlation(sums.epistemic, posterior.epistemic)
+        found["epistemic_error"] = mean_of(np.abs(sums.epistemic - posterior.epistemic))
+        gap = sums.disagreement - posterior.disagreement
         found["disagreement_gap"] = Measure(gap[:, None], lambda means: np.abs(means[..., 0]))
     if costs is not None:
         found["regret"] = mean_of(distances.decision_regret(probs, reference, costs))

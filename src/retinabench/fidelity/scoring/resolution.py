@@ -2,7 +2,7 @@
 
 Pairs are tested by `metrics.comparison` over replicates, which hold the same test points and chains for all entries, and seeds; the
 p-values of all pairs and measures of a task are corrected by Holm together. An entry with one seed has the mean variance over seeds of
-those with several.
+the five with several whose values are nearest to its own: those that are far from the reference vary more.
 
 References:
     Johnson & Welch 1940, "Applications of the non-central t-distribution", for the power.
@@ -44,10 +44,20 @@ class Contest:
             known = None not in numbers and len(set(numbers)) == len(numbers)
             labels = [(number,) if known else ((k, m),) for m, number in enumerate(numbers)]
             sides.append(Side(own, of_mean, seed_effects(own, labels)))
-        several = [(float(own.var(ddof=1)), len(own) - 1.0) for own in values if len(own) > 1]
-        degrees = sum(d for _, d in several)
-        spread = (sum(v * d for v, d in several) / degrees, degrees) if degrees else (0.0, 1.0)
-        return cls(higher, [side if side.effects else replace(side, spread=spread) for side in sides])
+        several = [own for own in values if len(own) > 1]
+        return cls(
+            higher, [side if side.effects else replace(side, spread=_variance_near(side, several)) for side in sides]
+        )
+
+
+NEIGHBOURS = 5  # entries with several seeds whose variance a lone seed takes
+
+
+def _variance_near(side: Side, several: Sequence[Floats]) -> tuple[float, float]:
+    """Return the variance over seeds, and its degrees of freedom, of the entries (S,) whose means are nearest to a lone seed's."""
+    near = sorted(several, key=lambda own: abs(float(own.mean() - side.values.mean())))[:NEIGHBOURS]
+    degrees = float(sum(len(own) - 1 for own in near))
+    return (sum(float(own.var(ddof=1)) * (len(own) - 1) for own in near) / degrees, degrees) if near else (0.0, 1.0)
 
 
 @dataclass(frozen=True)

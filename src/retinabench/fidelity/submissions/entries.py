@@ -69,11 +69,12 @@ def check_plan(run: Run, limit: float) -> None:
 
 @dataclass
 class GradientMeter:
-    """Counts the examples that pass a network while gradients are recorded."""
+    """Counts the examples that pass a network, with gradients or without, until it is stopped for the predictions."""
 
     examples: int
     limit: float | None
     counts: dict[str, float] = field(default_factory=dict)
+    stopped: bool = False
     _last: float | None = None
 
     @property
@@ -87,7 +88,7 @@ class GradientMeter:
         return network
 
     def _count(self, network: nn.Module, inputs: Any, output: Tensor) -> None:
-        if not torch.is_grad_enabled():
+        if self.stopped:
             return
         now = time.perf_counter()
         rows = _rows(output)
@@ -163,7 +164,7 @@ def entry_run(
     for word in overrides:
         override(tree, word)
     run = load_run(**_of_target(tree, target))
-    return run if "epochs" in tree["optimizer"] else within(run, entry.share * budget)
+    return run if "epochs" in tree["optimizer"] else within(run, budget)
 
 
 def _of_target(value: Any, target: Target) -> Any:

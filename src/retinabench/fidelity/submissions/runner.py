@@ -114,6 +114,7 @@ class TargetRuns:
         meter = GradientMeter(len(self.data.train), planned(run) if self.limited else None)
 
         def predicted(posterior: Posterior) -> Predicted:
+            meter.stopped = True
             values = predict(posterior, self.data, run, device)
             return Predicted(values, meter.used, meter.counts.get(SECONDS, 0.0))
 

@@ -13,7 +13,8 @@ are never loaded:
 
 A run belongs to the stated track where the posterior that it approximates is that of the target, temperature 1 and prior
 N(0, s² I), without augmentation and reweighting. Methods that state no density of the weights (MC dropout, SWAG) belong to it
-where the loss that they are trained on is the negative logarithm of the stated posterior. All others belong to the open track.
+where the loss that they are trained on is the negative logarithm of the stated posterior. The infinite-width limits are models of their own and have a
+track of their own. All others belong to the open track.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from retinabench.predictions.columns import MAX_VALUES
 from retinabench.predictions.formats import DAMAGED_ARRAYS, METHODS, read_member, read_table
 from retinabench.predictions.io import MAX_TITLE
 
-Track = Literal["stated", "open"]
+Track = Literal["stated", "open", "infinite"]
 Floats = NDArray[np.floating]
 Arrays = dict[str, NDArray[Any]]
 SCHEMA = "retinabench.fidelity-submission/1"
@@ -56,6 +57,7 @@ KINDS = {"probs": np.float64, "samples": np.float16, "draws": np.float32}
 ARRAYS = (*KINDS, "meta")
 SIGNED = ("task", "target", "data", "seed", "run", "budget", "implied", "evidence")
 """Metadata that the content hash covers, beside the arrays: all that decides where a submission stands."""
+INFINITE_WIDTH = ("nngp", "ntk")  # methods
 MOST_GRADIENTS = 1e12  # per example, that a submission can state
 TIERS = (100, 1_000, 10_000, 100_000)  # of the budget, in gradient evaluations per training example
 DRAWS = 1000  # per test point of a regression
@@ -236,6 +238,9 @@ class Submission:
     draws: Floats | None = None
     about: About = field(default_factory=About)
     source: Path | None = None
+    std: Floats | None = (
+        None  # of the class probabilities over posterior samples, (N, C), of what ships without samples
+    )
 
     def departures(self, target: Target) -> list[str]:
         """Return in which points it departs from the target's posterior, by what it states and by its settings, in words."""
@@ -246,6 +251,8 @@ class Submission:
         return list(dict.fromkeys(found + _of_settings(run, target)))
 
     def track(self, target: Target) -> Track:
+        if self.about.method in INFINITE_WIDTH:
+            return "infinite"
         return "open" if self.departures(target) else "stated"
 
     @property

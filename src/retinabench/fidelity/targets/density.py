@@ -6,21 +6,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.functional import conv2d, linear, silu
 
-from retinabench.core.random_streams import numpy_generator
-from retinabench.data.dataset import ArrayDataset, concatenate
 from retinabench.data.loader import Batches, array_batches
 from retinabench.fidelity.targets.closed_forms import HiddenSoftmax, LinearSoftmax, MLPGaussian
-from retinabench.fidelity.targets.data import TargetData, labels, refuse_source, standardised
+from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.hmc import LogLikelihood
 from retinabench.methods.training.likelihood import Categorical, Gaussian, Likelihood
@@ -252,53 +247,3 @@ class Density:
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.threads)
-
-
-Floats = NDArray[np.floating]
-
-
-def read_logistic(source: Path | None) -> ArrayDataset:
-    """Return 60 training points, and test points near to them and far from them; `source` must be None."""
-    refuse_source(source, "logistic")
-    generator = numpy_generator(2029, "logistic")
-    train = np.rint(generator.uniform(-2, 2, (60, 2)) * 64) / 64
-    near, far = _grid(2.0), _grid(8.0)
-    inputs = np.concatenate([near, far])
-    return _parts(
-        (train, train @ [1.5, -1.0] + 0.5, np.full(60, "train")),
-        (inputs, inputs @ [1.5, -1.0] + 0.5, np.repeat(["near", "far"], (len(near), len(far)))),
-        generator,
-    )
-
-
-def read_banana(source: Path | None) -> ArrayDataset:
-    """Return 100 training points on the ridge, and test points across it and along it; `source` must be None."""
-    refuse_source(source, "banana")
-    generator = numpy_generator(2030, "banana")
-    train = np.tile([[1.0, 0.0], [-1.0, 0.0]], (50, 1))
-    steps = np.linspace(-4, 4, 33)[:, None]
-    across, along = steps * [1.0, 0.0], steps * [0.0, 1.0]
-    inputs = np.concatenate([across, along])
-    return _parts(
-        (train, train[:, 0], np.full(len(train), "train")),
-        (inputs, inputs.sum(axis=1), np.repeat(["across", "along"], len(steps))),
-        generator,
-    )
-
-
-def _parts(
-    train: tuple[Floats, Floats, NDArray[np.str_]],
-    test: tuple[Floats, Floats, NDArray[np.str_]],
-    generator: np.random.Generator,
-) -> ArrayDataset:
-    """Return inputs with classes drawn at their logits, (inputs, logits, groups) of training and test points."""
-    parts = {}
-    for name, (inputs, logits, groups) in (("train", train), ("test", test)):
-        classes = generator.random(len(inputs)) < 1 / (1 + np.exp(-logits))
-        parts[name] = ArrayDataset(inputs.astype(np.float32), classes.astype(np.int64), groups)
-    return concatenate(parts)
-
-
-def _grid(end: float) -> Floats:
-    line = np.linspace(-end, end, 10)
-    return np.stack([axis.ravel() for axis in np.meshgrid(line, line)], axis=1)

@@ -156,7 +156,7 @@ def test_with_one_unknown_noise_it_is_quadrature():
     expected = weights @ centers
     within = variances + (centers - expected) ** 2
     variance = weights @ within
-    draws = posterior_draws(y, mean, raw, 20_000, seed=0, floor=floor).numpy()
+    draws = posterior_draws(y, mean, raw, 20_000, seed=0, floor=floor)[0].numpy()
     assert draws.shape == (3, 20_000)
     error = np.sqrt(weights @ (centers - expected) ** 2 / 100 + variance / 20_000)
     assert (np.abs(draws.mean(axis=1) - expected) < 5 * error).all()
@@ -176,7 +176,7 @@ def test_the_target_s_predictions_repeat_and_follow_the_data(shared, monkeypatch
     train = type(full.train)(full.train.inputs[some], full.train.targets[some], full.train.groups[some])
     test = type(full.train)(full.train.inputs[some + 1], full.train.targets[some + 1], full.train.groups[some + 1])
     data = TargetData(train, test)
-    first, again, other = (infinite_width.sample(TARGETS["energy-gap"], data, 50, seed) for seed in (0, 0, 1))
+    first, again, other = (infinite_width.sample(TARGETS["energy-gap"], data, 50, seed)[0] for seed in (0, 0, 1))
     assert first.shape == (64, 50)
     assert np.isfinite(first).all()
     assert np.array_equal(first, again)
@@ -211,7 +211,7 @@ def test_the_limit_of_a_linear_network_is_its_posterior():
     target = TARGETS["logistic"]
     data = load(target)
     truth = read_reference(target, data.sha256).probs
-    found = infinite_width.sample(target, data)
+    found, _ = infinite_width.sample(target, data)
     assert found.shape == (1200, len(truth), 2)
     assert distances.total_variation(found.mean(axis=0), truth).mean() < 0.02
 

@@ -19,12 +19,15 @@ from support.tiny_target import TEST, regression_target
 LOGISTIC = TARGETS["logistic"]
 
 
-def test_the_infinite_width_limit_needs_no_training(monkeypatch, tmp_path):
+def test_the_infinite_width_limit_is_no_network_and_counts_its_likelihood(monkeypatch, tmp_path):
     target = regression_target()
     file = run_entry("nngp", target, budget=5, out=tmp_path)
     submission = read_submission(file, target, TEST, load(target).sha256)
     assert submission.draws.shape == (TEST, 1000)
-    assert submission.about.budget == Budget(limit=5, used=0.0, over=False)
+    used = submission.about.budget.used
+    assert submission.about.budget == Budget(limit=None, used=used)
+    assert used > 4 * (60 + 50)  # four chains of 60 transitions and 50, several evaluations each
+    assert submission.track(target) == "infinite"
     # The line of the tiny target, noise 0.1 of a deviation of 1, is learnt.
     truth = labels(load(target))[1]
     assert np.abs(submission.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()

@@ -33,6 +33,7 @@ from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.fidelity.reference.convergence import split_rhat
+from retinabench.fidelity.submissions.untrained.samplers import Counted
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.density import build_network
 from retinabench.fidelity.targets.target import Target
@@ -111,12 +112,17 @@ def prior_of(target: Target, data: TargetData, kernel: str) -> ProcessCovariance
 
 def sample(
     target: Target, data: TargetData, draws: int = 1000, seed: int = 0, progress: Progress = QUIET, kernel: str = "nngp"
-) -> NDArray[np.floating]:
-    """Return draws of y at the test points, noise included, in the standardised unit, (M, draws), or class probabilities (S, M, C)."""
+) -> tuple[NDArray[np.floating], int]:
+    """Return draws of y at the test points, noise included, in the standardised unit, (M, draws), or class probabilities (S, M, C).
+
+    The second value is the number of evaluations of the likelihood, with its gradient, that the chains took.
+    """
     prior, given = prior_of(target, data, kernel), torch.from_numpy(labels(data)[0])
     if target.likelihood == "gaussian":
-        return posterior_draws(given.double(), prior, prior, draws, seed, progress, target.floor).numpy()
-    return class_draws(given, prior, target.outputs, seed, progress).float().numpy()
+        values, used = posterior_draws(given.double(), prior, prior, draws, seed, progress, target.floor)
+        return values.numpy(), used
+    values, used = class_draws(given, prior, target.outputs, seed, progress)
+    return values.float().numpy(), used
 
 
 def posterior_draws(
@@ -127,17 +133,12 @@ def posterior_draws(
     seed: int,
     progress: Progress = QUIET,
     floor: float = 0.0,
-) -> Tensor:
-    """Draw y at the test points, (M, draws), given y (N,) at the training points."""
+) -> tuple[Tensor, int]:
+    """Draw y at the test points, (M, draws), given y (N,) at the training points; return the evaluations that it took, too."""
     root, inverse = square_root(raw.train)
     generator = torch_generator("cpu", seed, "infinite_width")
-    states = latent_states(
-        NoiseLikelihood(y, mean.train, root, floor),
-        root.shape[1],
-        lambda chains: softplus(chains @ root.T),
-        generator,
-        progress,
-    )
+    counted = Counted(NoiseLikelihood(y, mean.train, root, floor))
+    states = latent_states(counted, root.shape[1], lambda chains: softplus(chains @ root.T), generator, progress)
     rest = square_root(raw.test - (inverse.T @ raw.cross).T @ (inverse.T @ raw.cross))[0]
     predicted = []
     for number, state in enumerate(states):
@@ -146,7 +147,7 @@ def posterior_draws(
         mu = center[:, None] + factor_of_mean @ _normal((factor_of_mean.shape[1], count), generator)
         r = (raw.cross.T @ (inverse @ state))[:, None] + rest @ _normal((rest.shape[1], count), generator)
         predicted.append(mu + (softplus(r) + floor) * _normal(mu.shape, generator))
-    return torch.cat(predicted, dim=1)
+    return torch.cat(predicted, dim=1), counted.used
 
 
 @dataclass(frozen=True)
@@ -262,11 +263,11 @@ class ClassLikelihood:
 
 def class_draws(
     given: Tensor, prior: ProcessCovariances, classes: int, seed: int, progress: Progress = QUIET
-) -> Tensor:
-    """Draw class probabilities at the test points, (S, M, C), given the classes (N,) of the training points."""
+) -> tuple[Tensor, int]:
+    """Draw class probabilities at the test points, (S, M, C), given the classes (N,) of the training points; count evaluations."""
     root, inverse = square_root(prior.train)
     generator = torch_generator("cpu", seed, "infinite_width", "classes")
-    likelihood = ClassLikelihood(given, root, classes)
+    likelihood = Counted(ClassLikelihood(given, root, classes))
 
     def at_training_points(chains: Tensor) -> Tensor:
         latent = chains.view(*chains.shape[:2], classes, -1) @ root.T
@@ -280,4 +281,4 @@ def class_draws(
     latent = states.view(len(states), classes, -1) @ explained  # (S, C, M)
     shape = (PER_STATE, *latent.shape[:2], rest.shape[1])
     noise = _normal(shape, generator) @ rest.T
-    return torch.softmax((latent + noise).flatten(0, 1), dim=1).transpose(1, 2)
+    return torch.softmax((latent + noise).flatten(0, 1), dim=1).transpose(1, 2), likelihood.used

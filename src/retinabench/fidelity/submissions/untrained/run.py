@@ -1,7 +1,7 @@
-"""Entries without a training loop: the infinite-width limits, which need no gradients, and samplers, which count theirs.
+"""Entries without a training loop: the infinite-width limits, and samplers.
 
-Each full-batch gradient of a chain or particle is one evaluation per training example. The folder of a run
-holds `submission.npz` alone; a killed run begins again and writes the same bits.
+Each evaluation of the likelihood of all training points by a chain or particle is one evaluation per training example. The
+infinite-width limits take what their chains need, whatever the budget, and have a track of their own. The folder of a run holds `submission.npz` alone; a killed run begins again and writes the same bits.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def sample(
 ) -> tuple[NDArray[np.floating], int]:
     """Return predictions (S, N, O), or draws of y (N, 1000), and the gradient evaluations that they took."""
     if name in infinite_width.KERNELS:
-        return infinite_width.sample(target, data, DRAWS, seed, progress, name), 0
+        return infinite_width.sample(target, data, DRAWS, seed, progress, name)
     torch.set_num_threads(1)
     density = Density.of(target, data)
     counted = Counted(density)
@@ -103,9 +103,10 @@ def run_untrained(
         return file
     start = time.monotonic()
     predicted, gradients = sample(name, target, data, int(budget), seed, progress)
+    limit = None if name in infinite_width.KERNELS else budget
     about = About(
         task=target.name, target=fingerprint, data=data.sha256, method=name, title=UNTRAINED_TITLES[name], seed=seed,
-        run={"method": {"name": name}}, budget=Budget(limit=budget, used=gradients, over=gradients > budget),
+        run={"method": {"name": name}}, budget=Budget(limit=limit, used=gradients),
         seconds=round(time.monotonic() - start, 1), version=__version__,
         implied=Implied(temperature=target.temperature, prior_variance=target.prior_variance, how=HOW[name]),
         evidence={"predicted": hashlib.sha256(np.ascontiguousarray(predicted).tobytes()).hexdigest()},
