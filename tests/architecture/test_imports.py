@@ -192,10 +192,10 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
 
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
-    "cli": 2810, "concepts": 5885, "core": 1730, "data": 6400, "experiments": 6820, "fidelity": 6620, "inspection": 1195,
-    "integrations": 710, "methods": 6640, "metrics": 13375, "models": 2775, "predictions": 2840, "reports": 8445,
+    "cli": 2_911, "concepts": 6_123, "core": 1_729, "data": 6_802, "experiments": 6_904, "fidelity": 7_150, "inspection": 1_194,
+    "integrations": 733, "methods": 6_811, "metrics": 13_755, "models": 2_796, "predictions": 2_915, "reports": 8_555,
 }  # fmt: skip
-TESTS, TOOLS = 42_670, 8_235
+TESTS, TOOLS = 44_019, 8_600
 
 
 def lines(*folders: Path) -> int:

@@ -122,7 +122,7 @@ def test_the_hash_of_a_run_holds_the_content_of_the_weights_not_their_path(tmp_p
     [
         (["method=lora_ensemble"], "'lora_ensemble' needs images"),
         (["method=tta"], "'tta' needs images, and the inputs are features.*train more than the head"),
-        (["optimizer.augment=flip"], "features are computed once.*augment=none"),
+        (["optimizer.augment=flip"], "these are features or rows of a table.*augment=none"),
         (["model.inputs=standardised"], "fixed scale"),
         (["model.weights=no/such.pt"], "no/such.pt: No such file"),
     ],

@@ -294,7 +294,9 @@ def _as_usual(
             continue
         taken = {*usual.values(), *(name for name in names if name in KNOWN), *family}
         for rank in ranks:
-            fitting = [name for name in names if squash(name) in rank and name not in taken]
+            fitting = [
+                name for name in names if squash(name) in rank and name not in taken and not uncertainty_name(name)
+            ]
             if len(fitting) > 1 or (known == "prob" and fitting and family):
                 both = [*fitting, *family][:4]
                 raise _several(file, known, both, f"Say which: --column {known}={both[0]}.")
