@@ -8,7 +8,7 @@ A prepared folder holds
 - `files.parquet`: the status of every source file (`prepare.SCHEMA`); files that could not be read have no image and no
   record, and are listed in `bad.csv` as well;
 - `truth.npy`, only in those of a concept bank: (n, C) int8 in the order of the records;
-- `features.parquet`, only in those of a table (`tables.py`), in place of the images and of `files.parquet`;
+- `features.parquet`, only in those of a table (`tables.py`), instead of images and `files.parquet`;
 - `dataset.json`: name, size, fingerprint, hash of the source; written last, so that it marks a complete folder. It takes the
   place of the file `done` of other folders: folders that version 0.1 prepared have none, and must still be found complete.
 

@@ -62,7 +62,7 @@ def performance_panel(concept: ConceptResult) -> Figure:
     axes.plot(GRID, np.where(mean < 0, np.nan, mean), color=HUES[0], zorder=3)
     seen = np.flatnonzero(bins)
     axes.plot((seen + 0.5) / 100, bins[seen], linestyle="none", marker="o", markersize=3.4, color=INK, zorder=4)
-    axes.set(xlim=(0, 1), ylim=(-0.02 * top, 1.06 * top), ylabel="answers")  # there are no fewer answers than none
+    axes.set(xlim=(0, 1), ylim=(-0.02 * top, 1.06 * top), ylabel="answers")  # a count is never below 0
     axes.set_xticks([0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1])
     axes.set_xticklabels(["0", "", "½", "", "1 | 0", "", "½", "", "1"])
     axes.set_xlabel("P(yes), absent  |  P(yes), present")
