@@ -155,7 +155,8 @@ def loss_interval(
     if loss > largest / 2:
         low, high = loss_interval(largest - loss, variance, pseudo, largest, level)
         return largest - high, largest - low
-    low = _matched(loss, variance, largest, (1 - level) / 2) if loss > 0 and variance > 0 else min(loss, 0.0)
+    varies = loss > 0 and variance > ROUNDING * loss**2
+    low = _matched(loss, variance, largest, (1 - level) / 2) if varies else min(loss, 0.0)
     return low, _matched(max(loss, 0.0) + pseudo[0], variance + pseudo[1], largest, (1 + level) / 2)
 
 

@@ -228,6 +228,7 @@ def proportion_intervals(sums: Sums, level: float = 0.95, *, exact: bool = False
 
 
 MOST_VALUES = 8  # of a share that is taken apart
+OTHERS_UNSEEN = 10  # patients who all have the same share; fewer do not show that others have it too
 
 
 def shares_with_ends(
@@ -246,7 +247,7 @@ def shares_with_ends(
         p = m + sum_v (v - m) P(v)
 
     is a linear combination of proportions (`combined_proportions`). A study in which no image was called wrongly, and some were read, then still says that some
-    images may be called wrongly, where the variance of the shares is nearly 0.
+    images may be called wrongly, where the variance of the shares is nearly 0. So does one in which all images of fewer than `OTHERS_UNSEEN` patients were read.
     """
     y, w = np.broadcast_arrays(np.asarray(success, np.float64), np.asarray(weight, np.float64))
     sums = proportion_sums(y, w, starts, level, variance)
@@ -255,7 +256,7 @@ def shares_with_ends(
     if variance > 0 or not 2 < len(values) <= MOST_VALUES:
         return sums.value, low, high
     mass = np.array([(w * (y == value)).sum(axis=1) for value in values])
-    taken = (mass > 0).sum(axis=0) > 1  # of one value nothing is unknown
+    taken = ((mass > 0).sum(axis=0) > 1) | (sums.patients < OTHERS_UNSEEN)
     several = taken & (mass[(values > 0) & (values < 1)] > 0).any(axis=0) & np.isfinite(low)
     if several.any():
         y, w = y[several], w[several]

@@ -1,7 +1,7 @@
 """What a pseudo-patient whose predictions are wrong adds to each loss: its mean and its mean square, for `intervals.loss_interval`.
 
-The images of the pseudo-patient stand at a random rank of the uncertainty. With G patients and a loss that adds x to the mean of an image, the
-moments are the mean of x / G, and of x^2 / G^2, times `HALF` or `WHOLE`.
+The images of the pseudo-patient have a random rank of the uncertainty. With G patients and a loss that adds x to the mean of an image, the
+moments are the mean of x / G, and of x^2 / G^2, times the number of patients that it counts as: `HALF`, or `of_areas` where the order of referral decides.
 """
 
 from __future__ import annotations
@@ -10,8 +10,19 @@ from typing import Literal
 
 import numpy as np
 
-from retinabench.metrics.intervals import HALF, WHOLE, Moments, patients_of, ranked_at_random
+from retinabench.metrics.intervals import HALF, Moments, patients_of, ranked_at_random
 from retinabench.metrics.weighted_images import EPS, Floats, Weighted
+
+
+LARGE, MOST = 300, 2.0
+
+
+def of_areas(patients: int) -> float:
+    """One pseudo-patient up to 300 patients, sqrt(G / 300) up to 1,200, then two: what is rarer than one patient in 300 is often unseen in 1,000, too.
+
+    Chosen by simulation, see `docs/intervals.md`.
+    """
+    return float(min(max(patients / LARGE, 1.0) ** 0.5, MOST))
 
 
 def _moments(w: Weighted, weight: float, mean: float, square: float) -> Moments:
@@ -36,7 +47,7 @@ def of_probability(w: Weighted, loss: Literal["log", "squared"], *, area: bool =
 def of_losses(w: Weighted, x: Floats, *, area: bool = False) -> Moments:
     """Return what a mean of losses gains, or the area of it over referral, where a random image has the loss x (N,)."""
     x = x * _area_weight(w) if area else x
-    return _moments(w, WHOLE if area else HALF, float(w.mean(x)), float(w.mean(x**2)))
+    return _moments(w, of_areas(patients_of(w)) if area else HALF, float(w.mean(x)), float(w.mean(x**2)))
 
 
 def of_brier_skill(w: Weighted) -> Moments:
@@ -49,13 +60,13 @@ def of_brier_skill(w: Weighted) -> Moments:
 
 def of_aurc(w: Weighted) -> Moments:
     """AURC: -ln u of a uniform rank u has mean 1 and mean square 2."""
-    return _moments(w, WHOLE, 1, 2)
+    return _moments(w, of_areas(patients_of(w)), 1, 2)
 
 
 def of_e_aurc(w: Weighted) -> Moments:
     """E-AURC: -ln u + ln a, because the error that the oracle leaves grows by -ln a at accuracy a."""
     log = float(np.log(max(1 - float(w.mean(w.cases.error)), EPS)))
-    return _moments(w, WHOLE, 1 + log, 2 + 2 * log + log**2)
+    return _moments(w, of_areas(patients_of(w)), 1 + log, 2 + 2 * log + log**2)
 
 
 def of_augrc(w: Weighted) -> Moments:

@@ -182,7 +182,7 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
 
     rows: list[tuple[str, str, Direction, IntervalMethod, Needs]] = [
         ("accuracy", f"Accuracy, {at}", "higher", kept("right"), ""),
-        ("gain", "Gain over random referral", "higher", Scaled(-1.0, 1.0, pseudo=0.5), ""),
+        ("gain", "Gain over random referral", "higher", Scaled(-1.0, 1.0, pseudo=1.0), ""),
         ("closed", "Share of the possible gain", "higher", closed, "errors"),
         ("perfect_accuracy", f"Accuracy of oracle referral, {at}", "higher", Percentile(), ""),
         ("sensitivity", f"Sensitivity, {at}", "higher", kept("called", "positives"), "positives"),

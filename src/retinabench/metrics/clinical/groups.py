@@ -23,7 +23,7 @@ from retinabench.core.results import JsonObject, json_content, number_text
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.between_groups import Between, between_groups
 from retinabench.metrics.clinical.readers import PREFIX
-from retinabench.metrics.intervals import FEWEST_ERRORS, HALF, auroc_error, loss_interval
+from retinabench.metrics.intervals import HALF, auroc_error, loss_interval
 from retinabench.metrics.proportions import Interval, clustered_proportion, difference_of
 from retinabench.predictions.table import Predictions
 
@@ -302,19 +302,19 @@ def mean_residual(label: Bools, prob: NDArray[np.float64], codes: NDArray[np.int
     """Return the mean of label - prob: observed minus predicted disease, with its clustered interval; `label`, `prob`, `codes` (N,).
 
     It is the mean of what disease exceeds its prediction, y (1 - p), less that of what predictions exceed in healthy images, (1 - y) p. Both are rare and
-    large in a good model, and have the interval of such losses (`loss_interval`): the pseudo-patient turns the label of a random image. None below five patients
-    of a class.
+    large in a good model, and have the interval of such losses (`loss_interval`). The loss of the pseudo-patient, who counts as `HALF` a patient, may be anything
+    between 0 and 1: the images of a small group say little of the largest loss.
     """
     value = float((label - prob).mean())
     patients = np.unique(codes, return_inverse=True)[1]
-    if min(len(np.unique(codes[rows])) for rows in (label, ~label)) < FEWEST_ERRORS:
+    count = patients.max() + 1
+    if count == 1:
         return Interval(value)
     parts = []
-    for loss, turned in ((label * (1 - prob), ~label * (1 - prob)), (~label * prob, label * prob)):
+    for loss in (label * (1 - prob), ~label * prob):
         sums = np.bincount(patients, loss - loss.mean())
-        count = len(sums)
         variance = float(count / (count - 1) * sums @ sums) / len(loss) ** 2
-        pseudo = HALF * float(turned.mean()) / count, HALF * float((turned**2).mean()) / count**2
+        pseudo = HALF / 2 / count, HALF / 3 / count**2
         parts.append(Interval(float(loss.mean()), *loss_interval(float(loss.mean()), variance, pseudo, 1.0, level)))
     return difference_of(*parts)
 
