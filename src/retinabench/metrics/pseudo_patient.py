@@ -13,7 +13,6 @@ import numpy as np
 from retinabench.metrics.intervals import HALF, Moments, patients_of, ranked_at_random
 from retinabench.metrics.weighted_images import EPS, Floats, Weighted
 
-
 LARGE, MOST = 300, 2.0
 
 
