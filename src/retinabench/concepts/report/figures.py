@@ -30,10 +30,11 @@ from retinabench.reports.toolkit.number_format import Quantity
 
 @dataclass(frozen=True)
 class RateMark:
-    """A rate in its colour; an undefined value draws its interval alone."""
+    """A rate in its colour, with the goal that it is judged by; an undefined value draws its interval alone."""
 
     color: str
     quantity: Quantity
+    goal: float | None = None
 
 
 REGIONS = (("TN", GOOD), ("FP", BAD), ("FN", BAD), ("TP", GOOD))
@@ -82,6 +83,8 @@ def interval_panel(rows: Sequence[tuple[str, Sequence[RateMark]]]) -> Figure:
             )  # fmt: skip
             if known:
                 axes.plot([rate.quantity.value], [place], "o", color=rate.color, markersize=5.5, markeredgecolor=PAPER)
+            if rate.goal is not None:
+                axes.plot([rate.goal], [place], "|", color=INK, markersize=11, markeredgewidth=1.6)
     axes.axvline(0.5, color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
     axes.set(xlim=(-0.01, 1.01), ylim=(len(rows) - 0.5, -0.5), xlabel="share of right answers")
     axes.set_yticks(range(len(rows)), [_short(name) for name, _ in rows], color=INK)
