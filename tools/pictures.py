@@ -24,7 +24,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WIDTH, HEIGHT = 1280, 900
-COLOURS = 48  # of a picture: few, so that it stays small
+COLOURS = 64  # of a picture: few, so that it stays small
 MOST_BYTES = 120_000
 
 
@@ -70,21 +70,23 @@ def screenshot(page: Path, out: Path, width: int = WIDTH, height: int = HEIGHT) 
         subprocess.run([browser(), *options, page.resolve().as_uri()], check=True, capture_output=True)
 
 
-def make(section: Section, work: Path) -> None:
-    """Run the commands of a section where need be, and write its picture in few colours."""
+def make(section: Section, work: Path, done: set[str]) -> None:
+    """Run the commands of a section that are not `done`, where need be, and write its picture in few colours."""
     shown, out = work / section.shown, ROOT / "docs" / section.picture
     if not shown.is_file():
-        for line in section.commands:
+        for line in (one for one in section.commands if one not in done):
             words = [sys.executable if word == "python" else word for word in shlex.split(line, comments=True)]
             words[:1] = [sys.executable, "-m", "retinabench"] if words[0] == "retinabench" else words[:1]
+            words = [one for word in words for one in (sorted(map(str, work.glob(word))) if "*" in word else [word])]
             subprocess.run(words, check=True, cwd=work)
+            done.add(line)
     if shown.suffix == ".html":
         screenshot(shown, out)
     with Image.open(out if shown.suffix == ".html" else shown) as image:
         picture = Image.new("RGB", image.size, "white")
         picture.paste(image, mask=image.getchannel("A") if image.mode == "RGBA" else None)
     picture.thumbnail((WIDTH, WIDTH))
-    picture.quantize(COLOURS).save(out, optimize=True)
+    picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(out, optimize=True)
     if out.stat().st_size > MOST_BYTES:
         raise SystemExit(f"{out}: larger than {MOST_BYTES:,} bytes")
 
@@ -95,12 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("sections", nargs="*", metavar="SECTION")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "gallery")
     options = parser.parse_args(arguments)
-    options.work.mkdir(parents=True, exist_ok=True)
-    if not (examples := options.work / "examples").exists():
+    work, done = options.work.resolve(), set[str]()
+    work.mkdir(parents=True, exist_ok=True)
+    if not (examples := work / "examples").exists():
         examples.symlink_to(ROOT / "examples")
     for section in sections((ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")):
         if not options.sections or section.title in options.sections:
-            make(section, options.work)
+            make(section, work, done)
             print(section.picture, flush=True)
 
 
