@@ -114,8 +114,8 @@ def encrypted():
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"a.zip": b""}, "a.zip: is no whole zip"),
-        ({"a.zip": zipped(CONTENT)[:-400]}, "a.zip: is no whole zip"),
+        ({"a.zip": b""}, "a.zip: is not a complete zip"),
+        ({"a.zip": zipped(CONTENT)[:-400]}, "a.zip: is not a complete zip"),
         ({"t.zip.001": zipped(CONTENT)[:9000]}, "Is a part after part 001|Is a part missing"),
         ({"t.zip.001": b"x", "t.zip.003": b"x"}, "t.zip: part 002 is missing"),
         ({"t.zip.002": b"x"}, "t.zip: part 001 is missing"),

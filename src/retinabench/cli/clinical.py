@@ -394,7 +394,7 @@ def monitor(
     quiet: Silent = False,
     reader: FileReader = PLAIN,
 ) -> ExitCode:
-    """Watch whether a certificate still holds on new patients: drift without labels, risk where there are labels."""
+    """Watch whether a certificate still holds on new patients: drift without labels, risk with them."""
     from retinabench.metrics.actions import read_rule
     from retinabench.metrics.monitoring import monitor as watch
     from retinabench.predictions.io import notes_of_files
@@ -429,7 +429,7 @@ def status(
     ],
     json: Json = None,
 ) -> ExitCode:
-    """Say where every certificate of a folder stands: made, applied, watched, refuted.
+    """Show the state of every certificate of a folder: made, applied, watched, refuted.
 
     Exit code 4: one is refuted, or there is an alarm.
     """

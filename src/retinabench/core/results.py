@@ -116,7 +116,7 @@ def json_content(value: object) -> Any:
         return str(value)
     if isinstance(value, PurePath):
         return shown(value)
-    raise TypeError(f"{type(value).__name__} is no content of a document")
+    raise TypeError(f"{type(value).__name__} cannot be part of a document")
 
 
 Row = dict[str, str | float | None]  # A row of a table: column -> text or number.
