@@ -312,9 +312,9 @@ def test_a_dead_server_is_given_up_and_what_came_is_kept(serve, tmp_path, waits)
 
 @pytest.mark.parametrize("url", ["http://example.org/x", "ftp://example.org/x", "file:///etc/passwd"])
 def test_only_https_is_fetched_and_redirections_too(tmp_path, url):
-    with pytest.raises(WorkError, match="no https address"):
+    with pytest.raises(WorkError, match="not an https address"):
         fetch(Remote(url, "x"), tmp_path)
-    with pytest.raises(WorkError, match="no https address"):
+    with pytest.raises(WorkError, match="not an https address"):
         _Encrypted().redirect_request(None, None, 302, "Found", {}, url)
 
 

@@ -133,7 +133,7 @@ REFUSED = {
     "absent": ("image,y,p", {"label": "truth"}, "column 'truth': is missing"),
     "unknown": ("image,y,p", {"lable": "y"}, "unknown column 'lable'. Did you mean 'label'?"),
     "named twice": ("image,y,p", {"label": "y", "grade": "y"}, "column 'y' is named twice"),
-    "stands twice": ("image,y,y,p", {"label": "y"}, "occurs twice in the header"),
+    "occurs twice": ("image,y,y,p", {"label": "y"}, "occurs twice in the header"),
 }  # fmt: skip
 
 

@@ -281,7 +281,7 @@ NPZ = {
     "no samples at all": (npz(prob=np.array(0.5)), "is a single value"),
     "a title that cannot be shown": (npz(metadata=np.array('{"title": "\\ud800"}')), "unreadable metadata"),
     "half a surrogate pair": (npz(image_id=np.array(["a", "\ud800"])), "column 'image_id': holds text that is not valid Unicode"),
-    "characters that do not exist": (npz(image_id=np.array([0x110000, 65], np.uint32).view("<U1")), "no valid Unicode"),
+    "characters that do not exist": (npz(image_id=np.array([0x110000, 65], np.uint32).view("<U1")), "not valid Unicode"),
     "numbers as splits": (npz(split=np.array([0, 1])), "column 'split': is '0'"),
     "another length": (npz(uncertainty=np.array([0.1, 0.2, 0.3])), "column 'uncertainty': has 3 rows"),
     "referable from": (npz(grade=np.array([0, 2]), metadata=np.array('{"referable_from": [2]}')), "referable from grade [2]. Valid: 1"),
