@@ -68,7 +68,10 @@ def changed(values, row, value):
         (lambda p: {"probs": p[:-2]}, "holds 10 rows; the task 'fundus' has 12 test points"),
         (lambda p: {"probs": p[:, :3]}, r"shape \(12, 3\).*12 test points and 5 classes"),
         (lambda p: {"probs": changed(p, 3, np.nan)}, "row 3: holds a value that is not finite"),
-        (lambda p: {"probs": changed(p, 5, [2.5, -1, 0, 0, 1])}, "row 5: holds 2.5, which is not a probability.*softmax"),
+        (
+            lambda p: {"probs": changed(p, 5, [2.5, -1, 0, 0, 1])},
+            "row 5: holds 2.5, which is not a probability.*softmax",
+        ),
         (lambda p: {"probs": changed(p, 7, [0.5, 0.2, 0, 0, 0])}, r"row 7: sums to 0.7.*\(1 of 12 rows"),
         (lambda p: {"probs": p.T[None]}, "shape"),
         (lambda p: {"probs": np.log(p)}, "which is not a probability. Are these logits"),

@@ -82,7 +82,9 @@ def _of_file(path: Path) -> Iterator[tuple[str, str, str, Any]]:
     """What a file states, as `_of_text`."""
     for concept, goals in read_toml(path).items():
         if not isinstance(goals, Mapping):
-            raise InputError(f"'{concept}' is not a table", file=path, hint=f"Write [{concept}] and its goals below it.")
+            raise InputError(
+                f"'{concept}' is not a table", file=path, hint=f"Write [{concept}] and its goals below it."
+            )
         for measure, value in goals.items():
             yield f"{path}: {measure} of '{concept}'", concept, measure, value
 
