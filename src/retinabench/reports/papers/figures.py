@@ -176,9 +176,8 @@ def _histogram_figure(
 def _draw_histograms(methods: Sequence[MethodRuns], name: str) -> Figure:
     pairs = [[_entropies(method, name, grade) for method in methods] for grade in range(5)]
     figure, grid = canvas(80 + 118 * len(methods), 5 * 84 + 40, 5, len(methods), sharex=True, text=11)
-    values = np.concatenate(
-        [_density(part) for row in pairs for pair in row for part in pair if len(part) >= FEWEST] or [[]]
-    )
+    parts = [part for row in pairs for pair in row for part in pair if len(part) >= FEWEST]
+    values = np.concatenate([np.zeros(1), *map(_density, parts)])
     # One upper limit for all panels: the spikes of confident predictions are cut.
     top = float(1.15 * np.quantile(values[values > 0], 0.95)) if values.any() else 1.0
     for grade, (line, cells) in enumerate(zip(grid, pairs, strict=True)):
@@ -209,7 +208,7 @@ def _entropies(method: MethodRuns, name: str, grade: int) -> tuple[Floats, Float
 
 
 def _density(entropies: Floats) -> Floats:
-    return np.histogram(entropies, EDGES, density=True)[0]
+    return np.asarray(np.histogram(entropies, EDGES, density=True)[0], np.float64)
 
 
 def _density_panel(axes: Axes, right: Floats, wrong: Floats, top: float) -> None:
