@@ -63,7 +63,7 @@ docs-version: $(VENV)/docs.stamp
 	PATH="$(CURDIR)/$(BIN):$$PATH" NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy $(PUSH) --update-aliases $(VERSION) $(ALIAS)
 	test -z "$(ALIAS)" || PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mike set-default $(PUSH) $(ALIAS)
 
-# The picture of README's first screen, from the report of `make demo` as it is today. Needs a Chromium.
+# The pictures of docs/gallery.md, of pages and figures as they are today, in build/gallery. Needs a Chromium; minutes.
 pictures: $(VENV)/train.stamp
 	$(BIN)/python tools/pictures.py
 

@@ -18,15 +18,21 @@ import retinabench as rb
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
 folder.mkdir(parents=True, exist_ok=True)
 
-# ---------------------------------------------------------------- your side: train, predict, write a table
+# --------------------------------------------------------------- your side: train, predict, write tables
 
 rng = np.random.default_rng(0)
-patients = 600
-patient = np.repeat(np.arange(patients), 2)
-severity = np.repeat(rng.normal(size=patients), 2) + rng.normal(0, 0.5, 2 * patients)
-features = severity[:, None] * rng.uniform(0, 1, 24) + rng.normal(0, 2, (2 * patients, 24))
-label = (severity > 0.8).astype(int)
+loadings = rng.uniform(0, 1, 24)
 
+
+def examined(patients):
+    """Features and labels of both eyes of each patient."""
+    severity = np.repeat(rng.normal(size=patients), 2) + rng.normal(0, 0.5, 2 * patients)
+    features = severity[:, None] * loadings + rng.normal(0, 2, (2 * patients, 24))
+    return features, (severity > 0.8).astype(int)
+
+
+features, label = examined(900)
+patient = np.repeat(np.arange(900), 2)
 train, validation, test = (patient % 3 == k for k in range(3))  # split by patient, never by image
 model = RandomForestClassifier(200, min_samples_leaf=5, random_state=0).fit(features[train], label[train])
 
@@ -37,6 +43,16 @@ with open(path, "w") as table:
         prob = model.predict_proba(features[rows])[:, 1]
         for k, p in zip(np.flatnonzero(rows), prob, strict=True):
             table.write(f"eye{k},patient{patient[k]},{label[k]},{p},{name}\n")
+
+# The patients of a year to come: each day's list has no labels yet (today.csv), which experts add later (new.csv).
+features, label = examined(300)
+with open(folder / "today.csv", "w") as today, open(folder / "new.csv", "w") as new:
+    today.write("image_id,patient_id,prob\n")
+    new.write("image_id,patient_id,label,prob,date\n")
+    for k, p in enumerate(model.predict_proba(features)[:, 1]):
+        new.write(f"new-eye{k},new-patient{k // 2},{label[k]},{p},2026-{k // 50 + 1:02d}-15\n")
+        if k >= 550:  # those of December
+            today.write(f"new-eye{k},new-patient{k // 2},{p}\n")
 
 # ---------------------------------------------------------------------------------------------- our side
 

@@ -2,7 +2,7 @@
 
 `make pages` writes `docs/commands.md` (the help of every command), `docs/formulas.md` (docstrings of modules) and
 `docs/tutorials/` (`examples/notebooks/*.py`, executed, with their output and figures), so that they are read in any clone. As a
-hook of mkdocs (`mkdocs.yml`) this file adds what needs its plugins: `api.md`, and the ends of further pages (`entries.py`).
+hook of mkdocs (`mkdocs.yml`) this file adds the ends of pages (`entries.py`), some of which need its plugins.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the generated pages to those of `docs/`."""
     from mkdocs.structure.files import File
 
-    pages = {"api.md": interface()}
     for name, entries in ENTRIES.items():
         files.remove(files.get_file_from_path(name))
-        pages[name] = f"{(ROOT / 'docs' / name).read_text(encoding='utf-8')}\n{entries()}"
-    for name, content in pages.items():
+        content = f"{(ROOT / 'docs' / name).read_text(encoding='utf-8')}\n{entries()}"
         files.append(File.generated(config, name, content=content))
     return files
 
@@ -64,16 +62,6 @@ def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
     head = f"*This page is [`{source}`](https://github.com/retinabench/retinabench/blob/main/{source}), executed by `make pages`.*\n"
     title, _, rest = text.strip().partition("\n")
     return f"{title}\n\n{head}\n{rest}", resources["outputs"]
-
-
-def interface() -> str:
-    """Return the page of the Python interface: every public name, for mkdocstrings to fill in."""
-    import retinabench
-
-    modules = retinabench._MODULES
-    names = [f"::: retinabench.{modules[name]}.{name}" for name in retinabench.__all__ if name in modules]
-    lead = "Everything here is `retinabench.NAME`; `import retinabench as rb` loads neither PyTorch nor any data set."
-    return "\n\n".join(["# Python interface", lead, *names, "::: retinabench.predictions.table.Constructors"])
 
 
 def commands() -> str:

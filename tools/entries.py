@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import retinabench
 from retinabench.concepts.banks.definition import bank_names, find_definition
 from retinabench.core import untrusted
 from retinabench.data.registry import DATASETS, TASKS
@@ -230,8 +231,36 @@ def posteriors() -> str:
     return f"## Every method\n\n{_table(head, dict.fromkeys(cells))}"
 
 
+PARTS_OF_API = {
+    "Fidelity": ("fidelity.problems.problem", "fidelity.problems.Problem", "fidelity.problems.Submitted", "fidelity.targets.target.Target"),
+    "Concepts": (
+        "concepts.banks.bank.Bank", "concepts.questioning.examination.examine",
+        "concepts.questioning.examination.Examination", "concepts.questioning.examination.ConceptResult",
+        "concepts.inference.rates.Rate", "concepts.inference.claims.Claim", "concepts.inference.claims.parse_claim",
+    ),
+    "Methods": (
+        "methods.base.Method", "methods.settings.MethodConfig", "methods.settings.TrainingRun",
+        "methods.training.posterior.Posterior", "methods.training.posterior.UncertaintyPosterior", "methods.training.loop.train",
+    ),
+    "Plug-ins": (
+        "core.registry.Registry", "metrics.registry.ScoreSpec", "data.image_dataset.ImageDataset", "data.splits.Division",
+    ),
+}  # fmt: skip
+"""Heading -> names beside those of `retinabench.__all__` that the reference of the Python interface documents."""
+
+
+def interface() -> str:
+    """Return the definitions of the Python interface, for mkdocstrings to fill in."""
+    public = [f"{module}.{name}" for name, module in sorted(retinabench._MODULES.items()) if name != "Problem"]
+    options = "    options:\n      heading_level: 4"
+    parts = ["## Definitions"]
+    for title, names in {"Scores and decisions": [*public, "predictions.table.Constructors"], **PARTS_OF_API}.items():
+        parts += [f"### {title}", *(f"::: retinabench.{name}\n{options}" for name in names)]
+    return "\n\n".join(parts)
+
+
 ENTRIES = {
-    "beliefs.md": posteriors, "methods.md": methods, "scores.md": scores, "intervals.md": intervals, "data.md": data,
+    "api.md": interface, "beliefs.md": posteriors, "methods.md": methods, "scores.md": scores, "intervals.md": intervals, "data.md": data,
     "fidelity.md": targets, "concept-banks.md": banks, "security.md": limits, "uci.md": settings_of_uci,
 }  # fmt: skip
 """Page of `docs/` -> what is written below its text."""

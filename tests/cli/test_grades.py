@@ -13,6 +13,8 @@ import retinabench as rb
 from retinabench.cli.main import run
 from support.graded import graded_patients
 
+pytestmark = pytest.mark.usefixtures("legible")
+
 
 @pytest.fixture(scope="module")
 def predictions():

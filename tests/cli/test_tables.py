@@ -13,6 +13,9 @@ from retinabench.cli.main import run
 from retinabench.experiments.config import presets
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
+from support.browsers import check_page
+
+pytestmark = pytest.mark.usefixtures("legible")
 
 FAST = ["optimizer.epochs=2", "optimizer.batch_size=64", "method.samples=4"]
 
@@ -101,7 +104,7 @@ def test_files_of_single_folds_are_joined(trained, tmp_path, capsys):
     )
 
 
-def test_the_report_draws_all_uncertainties_and_has_the_numbers_of_score(trained, tmp_path):
+def test_the_report_draws_all_uncertainties_and_has_the_numbers_of_score(trained, tmp_path, browser):
     _, file = trained
     asked = ["--uncertainty", "epistemic,max_probability,aleatoric", "--bootstrap", "20", "-q"]
     assert run(["score", str(file), *asked, "--json", str(tmp_path / "scores.json")]) == 0
@@ -113,6 +116,7 @@ def test_the_report_draws_all_uncertainties_and_has_the_numbers_of_score(trained
     (record,) = json.loads((tmp_path / "report" / "scores.json").read_text())
     assert record["uncertainties"] == json.loads((tmp_path / "scores.json").read_text())["uncertainties"]
     assert list(record["uncertainties"]["in_domain"]["uncertainties"]) == ["epistemic", "max_probability", "aleatoric"]
+    check_page(browser, tmp_path / "report" / "index.html")
 
 
 def test_a_file_without_folds_and_with_one_uncertainty_is_scored_as_ever(trained, tmp_path):

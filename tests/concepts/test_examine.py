@@ -96,7 +96,7 @@ def test_the_same_command_continues(files):
         (["--concepts", "haemorrhage,haemorrhage"], "column 'haemorrhage': is named twice as a concept"),
         (["--confidence", "0.9"], "--confidence is of the decisions of claims"),
         (["--threshold", "0.3"], "--threshold is of the referrals of --predictions"),
-        (["--goal", "sensitivity=85"], "--goal 'sensitivity=85' is no goal"),
+        (["--goal", "sensitivity=85"], "--goal 'sensitivity=85' is not a goal"),
     ],
 )
 def test_one_clear_line(files, capsys, more, says):

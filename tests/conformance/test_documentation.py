@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import re
 import shlex
@@ -15,6 +16,7 @@ import typer
 
 import documentation
 import entries
+import pictures
 import retinabench as rb
 from retinabench.cli.main import GROUPS, app, run
 from retinabench.concepts.banks.definition import bank_names, find_definition
@@ -141,10 +143,9 @@ LINKED = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "SECURITY.md", "
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_relative_links_lead_to_files_of_this_repository(page):
-    """`api.md` is made by the site alone."""
     links = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", page.read_text(encoding="utf-8"))
     targets = {"".join(link).partition("#")[0] for link in links if not re.match("https?:|mailto:|#", "".join(link))}
-    assert [one for one in targets - {"api.md", "../api.md"} if not page.parent.joinpath(one).exists()] == []
+    assert [one for one in targets if not page.parent.joinpath(one).exists()] == []
 
 
 # Of every command, of a benchmark, sha256sum, Ray and torchrun.
@@ -176,8 +177,20 @@ def test_the_site_s_generated_pages_name_every_command_and_every_public_name():
         assert f"### {verb}\n" in found
     assert "| `--out` FOLDER |" in found
     assert "| `FILE` |" in found
-    listed = re.findall(r"^::: retinabench\.\S+\.(\w+)$", documentation.interface(), flags=re.MULTILINE)
-    assert set(listed) >= set(rb.__all__) - {"__version__"}
+    listed = re.findall(r"^::: (retinabench\.\S+)\.(\w+)$", entries.interface(), flags=re.MULTILINE)
+    assert {name for _, name in listed} >= {*rb.__all__, "problem", "examine", "Bank", "Method"} - {"__version__"}
+    assert [name for module, name in listed if not hasattr(importlib.import_module(module), name)] == []
+
+
+def test_the_examples_of_the_python_reference_run():
+    assert doctest.testfile(str(ROOT / "docs" / "api.md"), module_relative=False) == (0, 28)
+
+
+def test_every_section_of_the_gallery_has_a_small_picture():
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    found = [ROOT / "docs" / one.picture for one in pictures.sections(text)]
+    assert len(found) == text.count("\n## ") > 10
+    assert [file.name for file in found if not 5_000 < file.stat().st_size < pictures.MOST_BYTES] == []
 
 
 def test_the_modules_whose_formulas_the_site_shows_have_them():

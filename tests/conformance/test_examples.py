@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -35,9 +36,10 @@ def test_every_example_and_notebook_is_tested():
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name.startswith("notebooks") else ()) for name in SAYS]
 )
-def test_it_runs(name, tmp_path):
+def test_it_runs(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     settings = {"PYTHONPATH": str(EXAMPLES.parent / "src"), "OMP_NUM_THREADS": "1", "MPLBACKEND": "template"}
-    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *([] if "/" in name else [str(tmp_path)])]
+    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *([] if "/" in name else ["screening"])]
     options = {"capture_output": True, "text": True, "timeout": 300, "check": False}
     done = subprocess.run(command, env={**os.environ, **settings}, cwd=tmp_path, **options)
     assert done.returncode == 0, done.stderr
@@ -48,3 +50,11 @@ def test_it_runs(name, tmp_path):
         (task,) = json.loads((tmp_path / "scores.json").read_text())["tasks"]
         (mine,) = (one for one in task["entries"] if one["title"] == "draws")
         assert mine["groups"]["all"]["total_variation"]["value"] < 0.01
+    if name == "scikit_learn_csv":  # whose tables the commands of a start page read
+        page = (EXAMPLES.parent / "docs" / "start" / "screening.md").read_text(encoding="utf-8")
+        lines = [line for line in page.splitlines() if line.startswith("retinabench ")]
+        assert len(lines) == 6
+        for line in lines:
+            few = ["--bootstrap", "20"] if line.split()[1] == "report" else []
+            assert run([*shlex.split(line, comments=True)[1:], *few]) == 0, line
+        assert "watched" in capsys.readouterr().out.lower()

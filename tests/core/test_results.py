@@ -89,7 +89,7 @@ def test_fields_are_the_content_and_what_is_cached_is_not():
 
     # A document within another says itself what it holds.
     assert json_content([Whole(1.0, {}), (np.bool_(True), None)]) == [{"number": 1.0, "parts": {}}, [True, None]]
-    with pytest.raises(TypeError, match="object is no content of a document"):
+    with pytest.raises(TypeError, match="object cannot be part of a document"):
         json_content({"a": object()})
 
 

@@ -114,8 +114,8 @@ def encrypted():
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"a.zip": b""}, "a.zip: is no whole zip"),
-        ({"a.zip": zipped(CONTENT)[:-400]}, "a.zip: is no whole zip"),
+        ({"a.zip": b""}, "a.zip: is not a complete zip"),
+        ({"a.zip": zipped(CONTENT)[:-400]}, "a.zip: is not a complete zip"),
         ({"t.zip.001": zipped(CONTENT)[:9000]}, "Is a part after part 001|Is a part missing"),
         ({"t.zip.001": b"x", "t.zip.003": b"x"}, "t.zip: part 002 is missing"),
         ({"t.zip.002": b"x"}, "t.zip: part 001 is missing"),
@@ -312,9 +312,9 @@ def test_a_dead_server_is_given_up_and_what_came_is_kept(serve, tmp_path, waits)
 
 @pytest.mark.parametrize("url", ["http://example.org/x", "ftp://example.org/x", "file:///etc/passwd"])
 def test_only_https_is_fetched_and_redirections_too(tmp_path, url):
-    with pytest.raises(WorkError, match="no https address"):
+    with pytest.raises(WorkError, match="not an https address"):
         fetch(Remote(url, "x"), tmp_path)
-    with pytest.raises(WorkError, match="no https address"):
+    with pytest.raises(WorkError, match="not an https address"):
         _Encrypted().redirect_request(None, None, 302, "Found", {}, url)
 
 

@@ -91,7 +91,7 @@ def test_dialects_of_csv_read_alike(tmp_path, content):
         ("image,le\0el,level\n1_left,0,0\n", "control character in its header"),
         ('#level","image"\n0,1_left\n', "half a pair of quotation marks in its header"),
         (b"image,level\n1_\xff,0\n", "not UTF-8"),
-        ('image,level\n"1_left,0\n', "no sound CSV"),
+        ('image,level\n"1_left,0\n', "not valid CSV"),
         ("image,level,eye\n1_left,0,left\0\0,\n", "row 1, column 'eye': holds a zero byte"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_method_that_leaves_the_class_weights_out_does_not_conform(tmp_path):
 
 def test_what_is_no_method_is_named(tmp_path):
     (tmp_path / "empty.py").write_text('"""Nothing."""\n')
-    with pytest.raises(InputError, match="is no method"):
+    with pytest.raises(InputError, match="is not a method"):
         find_method(str(tmp_path / "empty.py"))
     with pytest.raises(InputError, match=r"unknown method .mapp.*map"):
         find_method("mapp")

@@ -34,6 +34,8 @@ from retinabench.experiments.uci import (
 )
 from support.uci_sets import write_set
 
+pytestmark = pytest.mark.usefixtures("legible")
+
 
 def words(source, out):
     return ["uci", "--source", str(source), "--epochs", "1", "--out", str(out), "--workers", "1", "-q"]

@@ -30,7 +30,7 @@ from retinabench.inspection.page import (
     tables,
     write_inspection,
 )
-from support.browsers import check_phone, faults
+from support.browsers import check_page
 from support.faulty_images import HOSTILE, N
 from support.helpers import make_prepared
 from support.reading_pages import without_script
@@ -85,8 +85,7 @@ def test_page_and_markdown_have_the_same_findings_and_tables(found):
 
 def test_the_page_fits_a_phone_and_is_accessible(found, tmp_path, browser):
     (tmp_path / "page.html").write_text(page(found, []))
-    check_phone(browser, tmp_path / "page.html")
-    assert faults(browser, tmp_path / "page.html", contrast=False) == []
+    check_page(browser, tmp_path / "page.html")
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,7 @@ def test_a_damaged_file_is_named(tmp_path):
     whole = (tmp_path / "a.pt").read_bytes()
     (tmp_path / "SHA256SUMS").unlink(missing_ok=True)
     (tmp_path / "a.pt").write_bytes(whole[:-40])
-    with pytest.raises(InputError, match=r"a\.pt: is no checkpoint.*Delete it"):
+    with pytest.raises(InputError, match=r"a\.pt: is not a checkpoint.*Delete it"):
         load_tensors(tmp_path / "a.pt")
     with pytest.raises(FileNotFoundError):
         load_tensors(tmp_path / "b.pt")

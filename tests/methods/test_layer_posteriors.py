@@ -128,7 +128,7 @@ def test_cyclical_rises_four_times():
 
 
 def test_samples_must_give_every_component_its_share():
-    with pytest.raises(InputError, match="no multiple of components"):
+    with pytest.raises(InputError, match="not a multiple of components"):
         run("rank1", "method.components=4", "method.samples=5")
 
 

@@ -20,7 +20,7 @@ from retinabench.predictions.columns import from_arrow, keep_further, recognise
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["image_id", "label", "prob", "prob"], "column 'prob': stands twice"),
+        (["image_id", "label", "prob", "prob"], "column 'prob': occurs twice"),
         (["image_id", "label", "prob", "prob_0"], "holds more than one of"),
         (["image_id", "label", "prob_0", "prob_2"], "column 'prob_1': is missing among the samples"),
         (["image_id", "label", "prob_1", "prob_2"], "column 'prob_0': is missing among the samples. Samples and"),
@@ -133,7 +133,7 @@ REFUSED = {
     "absent": ("image,y,p", {"label": "truth"}, "column 'truth': is missing"),
     "unknown": ("image,y,p", {"lable": "y"}, "unknown column 'lable'. Did you mean 'label'?"),
     "named twice": ("image,y,p", {"label": "y", "grade": "y"}, "column 'y' is named twice"),
-    "stands twice": ("image,y,y,p", {"label": "y"}, "stands twice in the header"),
+    "occurs twice": ("image,y,y,p", {"label": "y"}, "occurs twice in the header"),
 }  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def test_a_file_with_such_blanks_has_the_groups_of_one_without(tmp_path):
         ({"camera": ["A"]}, "column 'camera': has 1 rows where image_id has 3"),
         ({"label": [0, 1, 1]}, "column 'label': cannot be a further column"),
         ({"prob_0": [0, 1, 1]}, "column 'prob_0': cannot be a further column"),
-        ({"": [0, 1, 1]}, "is no name"),
+        ({"": [0, 1, 1]}, "is not a name"),
         ({"age": [1, np.inf, 2]}, "row 2, column 'age': is infinite"),
         ({"x": np.zeros((3, 2))}, "has shape (3, 2)"),
         ({"x": np.zeros(3, complex)}, "has type complex128"),

@@ -435,7 +435,7 @@ def test_an_empty_label_follows_from_the_grade(tmp_path):
 
 def test_odd_tables(tmp_path):
     twice = read(tmp_path, "image_id,label,prob,x,x\na,0,.1,1,2\nb,1,.8,3,4\n")
-    assert twice.notes == ("the column 'x' is left out: it stands twice",)
+    assert twice.notes == ("the column 'x' is left out: it occurs twice",)
     seeds = read(tmp_path, "image_id,label,prob,seed,method\na,0,.1,x,\nb,1,.8,x,\n")
     assert seeds.subgroups["seed"].tolist() == ["x", "x"]
     assert read(tmp_path, "image_id,label,grade,prob\na,0,NA,.1\nb,1,3,.8\n").grade.tolist() == [-1, 3]

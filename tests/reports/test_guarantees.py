@@ -14,7 +14,9 @@ import retinabench as rb
 from retinabench.core.files import sha256
 from retinabench.metrics.guarantees.within import within
 from retinabench.reports.guarantees import summary, write_certificate
-from support.browsers import check_phone, faults
+from support.browsers import check_page
+
+pytestmark = pytest.mark.usefixtures("legible")
 
 
 def printed(found):
@@ -128,8 +130,7 @@ def signed(tmp_path_factory):
 
 
 def test_the_page_fits_a_phone_and_is_accessible(signed, browser):
-    check_phone(browser, signed[-1])
-    assert faults(browser, signed[-1], contrast=False) == []
+    check_page(browser, signed[-1])
 
 
 def test_the_certificate_is_a_page_and_one_sheet_to_be_signed(signed, tmp_path):

@@ -43,29 +43,30 @@ def screenshot(page: Any, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
-def faults(
-    browser: Any, address: Path, scheme: str = "light", contrast: bool = True
-) -> list[tuple[str, str, list[str]]]:
-    """Return what axe-core finds wrong by WCAG 2 AA and best practice, with all parts open."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+def faults(browser: Any, address: Path, scheme: str = "light") -> list[tuple[str, str, list[str]]]:
+    """Return what axe-core finds wrong in a page with all parts open, contrasts included."""
     page = browser.new_page(color_scheme=scheme)
     page.goto(address.as_uri())
     page.evaluate(OPEN)
+    found = _violations(page, contrast=True)
+    page.close()
+    return found
+
+
+def _violations(page: Any, contrast: bool) -> list[tuple[str, str, list[str]]]:
+    """Return what axe-core finds wrong by WCAG 2 AA and best practice; contrasts take it most of its time."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
     options = {} if contrast else {"rules": {"color-contrast": {"enabled": False}}}
     found = axe.Axe().run(page, context={"exclude": [["svg"]]}, options=options).response["violations"]
-    page.close()
     return [(one["id"], one["help"], [node["html"][:150] for node in one["nodes"][:3]]) for one in found]
 
 
-def check_phone(browser: Any, address: Path) -> None:
-    """Check that a page with all parts open fits a phone, with readable figures, headings in order and no error of its script."""
+def check_page(browser: Any, address: Path) -> None:
+    """Check a page with all parts open: it fits a phone, with readable figures, headings in order and no error of its script,
+    and axe finds no fault at the width of a phone and of a desktop.
+    """
     test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].removeprefix("tests/")
     name = re.sub(r"\W+", "-", f"{test}-{address.parent.name}-{address.stem}")
-    if os.environ.get(SCREENSHOTS):
-        wide = browser.new_page(viewport={"width": 1280, "height": 900})
-        wide.goto(address.as_uri())
-        screenshot(wide, f"{name}-1280")
-        wide.close()
     page = browser.new_page(viewport={"width": 390, "height": 844})
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -79,5 +80,9 @@ def check_phone(browser: Any, address: Path) -> None:
     levels = page.evaluate(_LEVELS)
     assert levels[0] == 1
     assert all(below <= above + 1 for above, below in pairwise(levels))
-    assert errors == []
+    assert not errors, errors
+    assert not (found := _violations(page, contrast=False)), found
+    page.set_viewport_size({"width": 1280, "height": 900})
+    screenshot(page, f"{name}-1280")
+    assert not (found := _violations(page, contrast=False)), found
     page.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from weakref import WeakSet
 
 import pytest
 from matplotlib.figure import Figure
@@ -15,11 +16,14 @@ SLACK = 1.0  # points of a box that hold no ink
 
 @pytest.fixture(scope="module")
 def legible() -> Iterator[None]:
-    """Looks at each figure that is saved while a module's tests run."""
-    save = Figure.savefig
+    """Looks at each figure that is saved while a module's tests run, once."""
+    save, seen = Figure.savefig, WeakSet[Figure]()
 
     def checked(figure: Figure, *arguments: object, **options: object) -> None:
         save(figure, *arguments, **options)
+        if figure in seen:  # in another format
+            return
+        seen.add(figure)
         figure.draw_without_rendering()
         boxes = drawn_texts(figure)
         canvas = figure.bbox.padded(SLACK)

@@ -360,7 +360,7 @@ ReferableFrom = Annotated[
     reading(
         "--referable-from",
         "GRADE",
-        "Lowest referable grade, default 2; label: the file's label stands, whatever the grade.",
+        "Lowest referable grade, default 2; label: keep the file's label, whatever the grade.",
     ),
 ]
 

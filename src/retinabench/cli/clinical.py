@@ -29,7 +29,7 @@ from retinabench.cli.application import (
     say,
 )
 from retinabench.core.errors import InputError
-from retinabench.core.files import sha256
+from retinabench.core.files import sha256, write_json
 
 if TYPE_CHECKING:
     from retinabench.metrics.clinical.screening_report import ScreeningReport
@@ -388,13 +388,13 @@ def monitor(
     within: Annotated[
         str | None, option("--within", "COLUMN", "Watch every group of this column, too, such as site or camera.")
     ] = None,
-    out: Annotated[Path | None, option("--out", "FOLDER", "Write a page into this folder.")] = None,
+    out: Annotated[Path | None, option("--out", "FOLDER", "Write a page and monitor.json into this folder.")] = None,
     json: Json = None,
     seed: Seed = 0,
     quiet: Silent = False,
     reader: FileReader = PLAIN,
 ) -> ExitCode:
-    """Watch whether a certificate still holds on new patients: drift without labels, risk where there are labels."""
+    """Watch whether a certificate still holds on new patients: drift without labels, risk with them."""
     from retinabench.metrics.actions import read_rule
     from retinabench.metrics.monitoring import monitor as watch
     from retinabench.predictions.io import notes_of_files
@@ -418,6 +418,7 @@ def monitor(
     if out is not None:
         from retinabench.reports.monitoring import write_page
 
+        write_json(out / "monitor.json", result.to_dict() | about)
         print_path(write_page(result, out), json)
     return ExitCode.REFUTED if result.alarm else ExitCode.DONE
 
@@ -428,7 +429,7 @@ def status(
     ],
     json: Json = None,
 ) -> ExitCode:
-    """Say where every certificate of a folder stands: made, applied, watched, refuted.
+    """Show the state of every certificate of a folder: made, applied, watched, refuted.
 
     Exit code 4: one is refuted, or there is an alarm.
     """

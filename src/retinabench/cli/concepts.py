@@ -179,7 +179,7 @@ StrategyName = Annotated[
     ),
 ]
 
-Questions = Annotated[int | None, option("--questions", "N", "Stop after so many; default: all.")]
+Questions = Annotated[int | None, option("--questions", "N", "Stop after N questions; default: all.")]
 
 Claims = Annotated[
     list[str] | None,

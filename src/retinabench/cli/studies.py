@@ -40,7 +40,7 @@ StudyOverrides = Annotated[
 ]
 StudyOut = Annotated[Path | None, option("--out", "FOLDER", "Folder to write into; default: benchmark-NAME.")]
 Plan = Annotated[bool, flag("--plan", help="Only say what it will compute, and roughly in how many hours.")]
-Status = Annotated[bool, flag("--status", help="Only say where it stands, also while another process works.")]
+Status = Annotated[bool, flag("--status", help="Only show its progress, also while another process works.")]
 FirstSeed = Annotated[
     int | None, option("--seed", "N", "First seed of the runs, and of all else that is random.", min=0)
 ]

@@ -116,7 +116,7 @@ def json_content(value: object) -> Any:
         return str(value)
     if isinstance(value, PurePath):
         return shown(value)
-    raise TypeError(f"{type(value).__name__} is no content of a document")
+    raise TypeError(f"{type(value).__name__} cannot be part of a document")
 
 
 Row = dict[str, str | float | None]  # A row of a table: column -> text or number.
@@ -174,6 +174,10 @@ def axes_or_new(axes: Axes | None, height: float = 3.2) -> Axes:
     return pyplot.subplots(figsize=(6.4, height), layout="constrained")[1]
 
 
+LONG = 12
+"""Rows above which the numbers of an axis are repeated at its top."""
+
+
 def draw_intervals(rows: Sequence[IntervalRow], axes: Axes | None, *, label: str = "", zero: bool = False) -> Axes:
     """Draw values and their intervals as one horizontal line each, from top to bottom."""
     axes = axes_or_new(axes, 0.9 + 0.28 * max(len(rows), 2))
@@ -189,6 +193,7 @@ def draw_intervals(rows: Sequence[IntervalRow], axes: Axes | None, *, label: str
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel(label)
+    axes.tick_params(labeltop=len(rows) > LONG)
     return axes
 
 

@@ -165,7 +165,7 @@ class Files:
             found = path.stat()
             regular = stat_kinds.S_ISREG(found.st_mode) or stat_kinds.S_ISDIR(found.st_mode)
             if not regular or found.st_size > LARGEST_FILE:
-                problem = f"is no regular file of at most {LARGEST_FILE:,} bytes"
+                problem = f"is not a regular file of at most {LARGEST_FILE:,} bytes"
                 raise InputError(problem, file=path)
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -272,7 +272,7 @@ def _add(files: Files, whole: PurePosixPath, segments: list[Segment], label: str
     except BROKEN as error:
         last = f" after part {len(segments):03d}" if len(segments) > 1 else ""
         raise InputError(
-            f"is no whole zip archive ({error})",
+            f"is not a complete zip archive ({error})",
             file=label,
             hint=f"Is a part{last} missing? Download it again, or remove it where it is unpacked already.",
         ) from None
@@ -325,7 +325,7 @@ def _check_address(url: str) -> None:
     """Raise `WorkError` unless an address is of https, or of http on this machine: other answers can be replaced on the way."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in OWN_MACHINE):
-        raise WorkError(f"{url}: is no https address, and is not fetched.")
+        raise WorkError(f"{url}: is not an https address, so it is not fetched.")
 
 
 class _Encrypted(urllib.request.HTTPRedirectHandler):

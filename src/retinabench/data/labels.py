@@ -208,7 +208,7 @@ def read_table(files: Files, name: str, columns: Sequence[str], header: Sequence
                 raise InputError("holds a zero byte", file=where, row=number, column=zero, hint="Remove it.")
             rows.append((number, {key: cell.strip() for key, cell in zip(header, padded, strict=False)}))
     except csv.Error as error:
-        raise InputError(f"is no sound CSV ({error})", file=where, row=len(rows) + 1) from None
+        raise InputError(f"is not valid CSV ({error})", file=where, row=len(rows) + 1) from None
     if not rows:
         raise InputError("holds no rows below its header", file=where)
     return rows

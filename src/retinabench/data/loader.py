@@ -164,7 +164,7 @@ def keep_limits(limits: BatchLimits, folder: Path, progress: Progress, *, writes
 def _limits(content: JsonObject) -> JsonObject:
     limits = {name: content[name] for name in get_args(Work)}
     if any(value is not None and (type(value) is not int or value < 1) for value in limits.values()):
-        raise ValueError("a limit is no positive number")
+        raise ValueError("limits must be positive")
     probed = content["probed"] or ()  # True: of a version that probed the training alone
     names = ["training"] if probed is True else [name for name in get_args(Work) if name in probed]
     return {**limits, "probed": names, "history": list(content["history"])}

@@ -181,7 +181,7 @@ class Manifest(Document):
         if not 1 <= size <= MAX_SIDE:
             raise ValueError(f"size is {size}")
         if printable(name, MAX_NAME) != name:
-            raise ValueError(f"name is no line of at most {MAX_NAME} characters")
+            raise ValueError(f"name is not a single line of at most {MAX_NAME} characters")
         if not isinstance(concepts, list | None):
             raise ValueError(f"concepts is {str(concepts)[:60]!r}")
         known |= {"concepts": None if concepts is None else tuple(concepts), "shards": tuple(content["shards"])}

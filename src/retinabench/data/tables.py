@@ -74,7 +74,7 @@ def prepare_table(
     words = {name: len(np.unique(columns[name])) for name in names if columns[name].dtype.kind == "U"}
     if words and source is not None:
         shown = ", ".join(f"{name} ({number})" for name, number in list(words.items())[:20])
-        notes.append(f"read as categories, with so many different cells: {shown}{', …' if len(words) > 20 else ''}")
+        notes.append(f"read as categories (number of different values): {shown}{', …' if len(words) > 20 else ''}")
     rows_of_records = records.to_parquet()
     table = to_parquet(pa.table({name: to_arrow(columns[name]) for name in names}))
     settings: JsonObject = {
@@ -115,7 +115,7 @@ def read_columns(path: Path) -> Columns:
     columns: Columns = {}
     for name, cells in zip(table.column_names, table.columns, strict=True):
         if name in columns:
-            raise InputError("stands twice in the header", file=path, column=name, hint="Rename one of them.")
+            raise InputError("occurs twice in the header", file=path, column=name, hint="Rename one of them.")
         try:
             columns[name] = from_arrow(combined(cells), untyped=not parquet)
         except (ValueError, pa.ArrowException) as error:

@@ -428,7 +428,7 @@ def find_method(name: str) -> str:
     fields = getattr(getattr(module, "Config", None), "model_fields", {})
     own = fields["name"].default if "name" in fields else None
     if not isinstance(own, str):
-        raise InputError("is no method: it has no `Config` whose field `name` has a default", file=name)
+        raise InputError("is not a method: it has no `Config` whose field `name` has a default", file=name)
     if METHODS.is_builtin(own):
         if module.__name__ == getattr(METHODS[own], "__name__", None):
             return own  # the built-in method itself, by the name of its module

@@ -294,7 +294,7 @@ class Rank1(TrainedByObjective):
         def _equal_shares(self) -> Self:
             if self.samples % self.components:
                 raise ValueError(
-                    f"samples ({self.samples}) is no multiple of components ({self.components}), "
+                    f"samples ({self.samples}) is not a multiple of components ({self.components}), "
                     "whose shares must be equal"
                 )
             return self

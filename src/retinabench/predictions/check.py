@@ -337,7 +337,7 @@ class Check:
         most = 2 ** (digits + 1)  # from here on, not every whole number has a float of its own
         for row, value in enumerate(array.tolist()):
             if isinstance(value, float) and value == value and not (value.is_integer() and abs(value) < most):
-                problem = f"is the floating-point number {value:.17g}, which is no exact id"
+                problem = f"is the floating-point number {value:.17g}, which is not an exact id"
                 raise self.fail(column, row, problem, "Read the column as text, such as dtype=str in pandas.")
 
     def identified(self, column: str, values: Text) -> tuple[Text, list[str]]:

@@ -76,7 +76,7 @@ def check_columns(
     """Check that the needed columns are there, once each, and name the likely misspelling where not."""
     for name, times in Counter(names).items():
         if times > 1 and is_known(name):
-            raise InputError("stands twice in the header", file=path, column=name)
+            raise InputError("occurs twice in the header", file=path, column=name)
     numbers = sorted(number for name in names if (number := sample_number(name)) is not None)
     kinds = ("prob" in names) + ("probs" in names) + bool(numbers)
     if kinds > 1:
@@ -260,7 +260,7 @@ def _as_named(names: Sequence[str], wanted: Mapping[str, str], file: str | None)
         if known not in MAPPABLE and not is_known(known):
             raise InputError(f"unknown column '{known}'", hint=nearest(known, MAPPABLE))
         if names.count(name) != 1:
-            problem = "is missing" if name not in names else "stands twice in the header"
+            problem = "is missing" if name not in names else "occurs twice in the header"
             raise InputError(problem, file=file, column=name, hint=nearest(name, names[:20]))
     twice = next((name for name, times in Counter(wanted.values()).items() if times > 1), None)
     if twice is not None:
@@ -393,7 +393,7 @@ def check_subgroups(
     columns = {}
     for name, values in subgroups.items():
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or re.search(r"[\x00-\x1f\x7f]", name):
-            raise check.fail(str(name)[:40], None, f"is no name of 1 to {MAX_NAME} characters")
+            raise check.fail(str(name)[:40], None, f"is not a name of 1 to {MAX_NAME} characters")
         if name in reserved:
             raise check.fail(name, None, "cannot be a further column", "Pass it as the argument of its name.")
         columns[name] = _checked(check, name, check.length(name, values, n))

@@ -312,7 +312,7 @@ def csv_header(path: Path) -> tuple[str, str]:
     text = head.decode(encoding, errors="replace").lstrip("\ufeff")
     first = re.split(r"\r\n|\r|\n", text, maxsplit=1)[0]
     if "\ufffd" in first:
-        raise InputError("holds a header that is no text of its encoding", file=path, hint="Save it as 'CSV UTF-8'.")
+        raise InputError("holds a header that is not text in its encoding", file=path, hint="Save it as 'CSV UTF-8'.")
     if not text.strip():
         raise InputError("is empty", file=path, hint="Begin with the names of the columns.")
     if not first.strip():
@@ -474,7 +474,7 @@ def read_member(
     except ValueError:
         raise check.fail(name, None, "is not a whole array", "Write it again.") from None
     if not _is_unicode(values):
-        raise check.fail(name, None, "holds text that is no valid Unicode", "Write it again.")
+        raise check.fail(name, None, "holds text that is not valid Unicode", "Write it again.")
     return values
 
 

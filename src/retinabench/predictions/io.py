@@ -175,7 +175,7 @@ def write_predictions(predictions: Predictions, path: str | Path, *, checked: bo
         checked: Whether its checksum is listed in `SHA256SUMS` beside it, as for the files of a run.
 
     Raises:
-        InputError: The ending is unknown, or an id is no valid Unicode text.
+        InputError: The ending is unknown, or an id is not valid Unicode text.
 
     Examples:
         >>> import tempfile
@@ -197,7 +197,7 @@ def write_predictions(predictions: Predictions, path: str | Path, *, checked: bo
     try:
         content = writers[path.suffix](predictions)
     except UnicodeError:  # half a surrogate pair, as file names of a foreign encoding have it
-        raise InputError("cannot be written: an id is no valid Unicode text", file=path) from None
+        raise InputError("cannot be written: an id is not valid Unicode text", file=path) from None
     with atomic_write(path, checked=checked) as handle:
         handle.write(content)
 

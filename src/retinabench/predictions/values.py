@@ -511,7 +511,7 @@ def arguments_of_arrow(
             columns[name] = np.stack([columns.pop(one) for _, one in parts], axis=1)
     if "prob" in columns:
         columns["probs"] = columns.pop("prob")
-    twice = [f"the column '{name[:60]}' is left out: it stands twice" for name in times if name and times[name] > 1]
+    twice = [f"the column '{name[:60]}' is left out: it occurs twice" for name in times if name and times[name] > 1]
     layout = replace(layout, notes=(*layout.notes, *twice))
     found = FileColumns(columns, further, layout, metadata, source, untyped)
     return arguments_of(found, reading)

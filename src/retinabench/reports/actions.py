@@ -115,7 +115,7 @@ def _counts(found: ActionList) -> JsonObject:
 def _notes(found: ActionList, rule: FrozenRule) -> list[str]:
     notes = list(found.notes)
     if not rule.goals:
-        notes.append("the thresholds are plain choices on the validation images: no guarantee stands behind them")
+        notes.append("the thresholds are plain choices on the validation images: they carry no guarantee")
     most = int(np.unique(found.patients, return_counts=True)[1].max())
     several = rule.per == "patient" or rule.most_images > 1
     if rule.goals and rule.per != "patient" and most > rule.most_images:

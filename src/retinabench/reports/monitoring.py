@@ -205,7 +205,7 @@ def page(result: Monitoring) -> str:
     """Return the page as HTML: no script, nothing from the network, every text escaped."""
     goals = [LegendEntry(goal_text(one.name), mark(k + 1)) for k, one in enumerate(result.risks)]
     context = {
-        "title": headline(result),
+        "title": _say("short", result),
         "m": result,
         "days": f"{min(result.drift.day)} to {max(result.drift.day)}",
         "contents": CONTENTS,

@@ -1,6 +1,6 @@
 """`status`: where every certificate of a folder stands: made, applied, watched, refuted.
 
-What belongs to a certificate is found by its checksum: the lists of `apply` by their log, and the results of `monitor --json`.
+What belongs to a certificate is found by its checksum: the lists of `apply` by their log, and the results of `monitor`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from retinabench.metrics.actions import FrozenRule, read_rule
 from retinabench.reports.actions import LOG, judged, read_log
 from retinabench.reports.guarantees import SHEET
 from retinabench.reports.monitoring import goal_text
+from retinabench.reports.toolkit.pages import counted
 
 MOST_BYTES = 50_000_000  # of a JSON file that is looked at
 CERTIFICATES = ("retinabench.transfer/", "retinabench.triage/", "retinabench.within/")
@@ -123,7 +124,9 @@ def status_lines(found: list[CertificateStatus]) -> list[Text]:
         lines.append(Text(f"{one.file}: {one.state}.", style="bold"))
         facts = [
             f"Goals: {', '.join(one.goals)}." if one.goals else "Not certified: a plain choice.",
-            f"{one.lists:,} lists of {one.patients:,} visits; the last is {one.last}." if one.lists else "",
+            f"{counted(one.lists, 'list')} of {counted(one.patients, 'visit')}; the last is {one.last}."
+            if one.lists
+            else "",
             f"Watched: {one.watched}" if one.watched else "Not watched yet.",
             f"To sign: {SHEET}, in the same folder." if one.sheet else "",
         ]

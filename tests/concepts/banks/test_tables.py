@@ -76,7 +76,7 @@ def test_columns_can_be_chosen(tmp_path):
         ("image_id,a\nx,1\ny,yes\n", "row 2, column 'a': is 'yes', not a number"),
         ("image_id,a\nx,1\nx,0\n", "row 2, column 'image_id': repeats 'x' of row 1"),
         ("image_id,a\nx,1\nx ,0\n", "row 2, column 'image_id': is 'x ', which looks like 'x' of row 1"),
-        ("image_id,a,a\nx,1,0\n", "stands twice in the header"),
+        ("image_id,a,a\nx,1,0\n", "occurs twice in the header"),
         ("image,a\nx,1\n", r"has no column 'image_id'\. Rename or add it; the file has: image, a"),
         ("image_id\nx\n", "has no column beside image_id"),
         ("image_id,a\n", "has no rows"),

@@ -16,6 +16,9 @@ from retinabench.concepts.occlusion import occlude as module
 from retinabench.concepts.occlusion.effects import ConceptFreeImages, OccludedImage, Occlusion, effect_of
 from retinabench.concepts.occlusion.occlude import Example, OcclusionOptions, occlude, write_page
 from retinabench.data.preprocessing.preprocess import Recipe
+from support.browsers import check_page
+
+pytestmark = pytest.mark.usefixtures("legible")
 
 
 def effect(concept, change, seed=0):
@@ -124,6 +127,10 @@ def test_everything_is_written(found):
     page = (folder / "index.html").read_text()
     for text in ("Do the lesions drive the referral?", "drawn without", "hard_exudate", "bright spots"):
         assert text in page
+
+
+def test_the_page_fits_a_phone_and_is_accessible(found, browser):
+    check_page(browser, found[0] / "index.html")
 
 
 def test_wrong_options_are_one_line(tmp_path, capsys):

@@ -65,11 +65,11 @@ def test_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("sensitivity=85", "is no goal"),
-        ("sensitivity=85%%", "is no goal"),
-        ("sensitivity=100%", "is no goal"),
-        ("sensitivity=true", "is no goal"),
-        ("accuracy=0.9", "is no goal"),
+        ("sensitivity=85", "is not a goal"),
+        ("sensitivity=85%%", "is not a goal"),
+        ("sensitivity=100%", "is not a goal"),
+        ("sensitivity=true", "is not a goal"),
+        ("accuracy=0.9", "is not a goal"),
         ("sensitivity of hemorrhage=0.9", "unknown concept 'hemorrhage'. Did you mean 'haemorrhage'"),
         ("absent.toml", "does not exist"),
     ],
@@ -82,9 +82,9 @@ def test_no_goal(text, says):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("sensitivity = 0.85", "'sensitivity' is no table"),
-        ("[all]\nsensitivity = '0.8'", "is no goal"),
-        ("[all]\nsensitivity = true", "is no goal"),
+        ("sensitivity = 0.85", "'sensitivity' is not a table"),
+        ("[all]\nsensitivity = '0.8'", "is not a goal"),
+        ("[all]\nsensitivity = true", "is not a goal"),
         ("[all", "is not TOML"),
     ],
 )

@@ -11,7 +11,7 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.report.findings import ExaminationReport, together
 from retinabench.concepts.report.page import CONTENTS, render, write_report
-from support.browsers import check_phone, faults
+from support.browsers import check_page
 from support.examinees import CONCEPTS, examinee
 from support.reading_pages import Reader, without_script
 
@@ -51,8 +51,7 @@ def test_the_page_needs_nothing_but_itself_and_is_well_formed(html):
 
 def test_the_page_fits_a_phone_and_is_accessible(html, browser, tmp_path):
     (tmp_path / "page.html").write_text(html)
-    check_phone(browser, tmp_path / "page.html")
-    assert faults(browser, tmp_path / "page.html", contrast=False) == []
+    check_page(browser, tmp_path / "page.html")
 
 
 def test_hostile_names_stay_text(tmp_path, bank):

@@ -8,6 +8,7 @@ import pytest
 
 from retinabench.cli.main import run
 from retinabench.concepts.report import paper
+from support.browsers import check_page
 
 pytestmark = pytest.mark.usefixtures("legible")
 
@@ -22,13 +23,14 @@ def figures_of(page):
     return re.findall(r'<title id="[^"]*">([^<]*)</title>', page.read_text())
 
 
-def test_the_three_examinees_stand_side_by_side_in_all_figures(tmp_path, capsys):
+def test_the_three_examinees_stand_side_by_side_in_all_figures(tmp_path, capsys, browser):
     source = ["--bank", "synthetic", "--images", "60"]
     assert run(["examine", *source, "--examinee", "paper", "--questions", "30", "--out", str(tmp_path), "-q"]) == 0
     titles = figures_of(tmp_path / "index.html")
     rows = [f"{name}, {kind} concept" for kind in ("commonest", "rarest") for name in paper.EXAMINEES]
     assert titles == [*(rows * 5), *paper.EXAMINEES]  # all asked, four strategies, the fall of the uncertainty
     assert capsys.readouterr().out == f"{tmp_path / 'index.html'}\n"
+    check_page(browser, tmp_path / "index.html")
 
 
 def test_a_table_of_truth_has_them_too_and_nothing_is_judged(tmp_path, capsys, monkeypatch):

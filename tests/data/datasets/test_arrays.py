@@ -17,7 +17,7 @@ def test_damaged_missing_or_pickled_files_are_named(tmp_path):
     sink = io.BytesIO()
     np.save(sink, np.array([{}], dtype=object), allow_pickle=True)
     (tmp_path / "CIFAR-10-C" / "pixelate.npy").write_bytes(sink.getvalue())
-    with pytest.raises(InputError, match=r"pixelate.npy.*is no array"):
+    with pytest.raises(InputError, match=r"pixelate.npy.*is not an array"):
         cifar10.read(tmp_path)
     (tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin").write_bytes(bytes([10]) * 3073)
     with pytest.raises(InputError, match=r"data_batch_3.bin: row 0 has class 10"):

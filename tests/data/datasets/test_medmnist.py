@@ -63,7 +63,7 @@ def test_a_damaged_file_is_found_by_its_sum(tmp_path):
         ({"train_labels": np.zeros((9, 1), int)}, "train_labels are not 20 classes from 0 to 4"),
         ({"test_images": np.zeros((10, 28, 28), np.uint8)}, r"test_images is uint8 \(10, 28, 28\)"),
         ({"test_images": np.zeros((10, 28, 28, 3))}, "test_images is float64"),
-        ({"test_labels": np.array([{}] * 10, object)}, "no sound .npz .*allow_pickle"),
+        ({"test_labels": np.array([{}] * 10, object)}, "not a valid .npz file .*allow_pickle"),
     ],
 )
 def test_bad_arrays_are_named(tmp_path, change, says):

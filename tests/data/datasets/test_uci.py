@@ -54,15 +54,15 @@ def spoil(folder, name, text):
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("data.txt", "1 2 3 4\n1 2 x 4\n", "data.txt: is no table of numbers"),
-        ("data.txt", "1 2 3 4\n1 2 3\n", "data.txt: is no table of numbers"),
+        ("data.txt", "1 2 3 4\n1 2 x 4\n", "data.txt: is not a table of numbers"),
+        ("data.txt", "1 2 3 4\n1 2 3\n", "data.txt: is not a table of numbers"),
         ("data.txt", "1 2 3 4\n1 2 nan 4\n", "data.txt, row 2, column '2': is not finite"),
         ("data.txt", "", "data.txt: is empty"),
         ("index_features.txt", None, "index_features.txt: does not exist"),
         ("index_features.txt", "0 2 9\n", "index_features.txt: must hold whole numbers from 0 to 3"),
         ("index_features.txt", "0 0.5\n", "index_features.txt: must hold whole numbers"),
         ("index_features.txt", "0 2 2\n", "index_features.txt: names a number twice"),
-        ("index_target.txt", "2\n", "index_target.txt: must name one column that is no feature"),
+        ("index_target.txt", "2\n", "index_target.txt: must name one column that is not a feature"),
         ("index_target.txt", "0 1\n", "index_target.txt: must name one column"),
     ],
 )

@@ -17,6 +17,8 @@ from retinabench.experiments.search.ranking import marginals, short_names, to_to
 from retinabench.experiments.search.space import space_of
 from support.rankings import made_ranking, mixed_ranking
 
+pytestmark = pytest.mark.usefixtures("legible")
+
 
 def test_the_table_holds_every_trial_as_csv_and_json(begun, tmp_path):
     ranking = begun[1]

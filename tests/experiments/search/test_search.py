@@ -270,5 +270,5 @@ def test_a_space_that_the_run_refuses_is_refused_by_file_and_key(tmp_path, table
 def test_values_that_fit_alone_but_not_together_name_the_trial():
     base = load_run("demo/map", ["method.name=rank1", "method.samples=4"], data="x")
     space = space_of({"method": {"samples": {"choices": [4, 6]}, "components": {"choices": [1, 2, 4]}}})
-    with pytest.raises(InputError, match=r"trial \d+: .*no multiple of components"):
+    with pytest.raises(InputError, match=r"trial \d+: .*not a multiple of components"):
         trial_runs(base, space, 32, 0)

@@ -60,7 +60,7 @@ def test_bad_files_are_named_and_the_board_stands(folder, evaluators, monkeypatc
         "no-such-task": (probs, {"task": "none"}, "unknown fidelity target 'none'"),
         "no-data": (probs, {"task": "imdb"}, "its task 'imdb' cannot be scored: its data are absent"),
         "rows": (probs[:5], {}, "holds 5 rows"),
-        "not-a-sum": (probs + 0.5, {}, "row 4: holds 1.03, which is no probability"),
+        "not-a-sum": (probs + 0.5, {}, "row 4: holds 1.03, which is not a probability"),
     }  # fmt: skip
     for name, (values, stated, _) in bad.items():
         meta = np.array(json.dumps(submission_meta(FUNDUS, "Forged") | stated))

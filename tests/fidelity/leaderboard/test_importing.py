@@ -73,8 +73,8 @@ def test_labels_that_do_not_fit_are_refused(published, tmp_path):
     probs = published / "medmnist_probs.csv"
     for predictions, target, name, said in (
         (probs, DERMA, "turned.csv", r"turned\.csv: does not fit the rows: the accuracy is 0\.1"),
-        (probs, DERMA, "classes.csv", "9, which is no class of 0 to 6"),
-        (probs, DERMA, "y.npy", "is no list of numbers.*Write one number a line"),
+        (probs, DERMA, "classes.csv", "9, which is not a class of 0 to 6"),
+        (probs, DERMA, "y.npy", "is not a list of numbers.*Write one number a line"),
         (probs, DERMA, "head.csv", "'label'.*without a header"),
         (probs, DERMA, "none.csv", "it does not exist"),
         (probs, DERMA, "nan.csv", "2,000 finite ones"),

@@ -26,11 +26,13 @@ from retinabench.fidelity.submissions.submission import About, Submission, write
 from retinabench.fidelity.targets.target import TARGETS
 from retinabench.reports.toolkit.figures import mark
 from retinabench.reports.toolkit.tables import UNDEFINED
-from support.browsers import check_phone, faults
+from support.browsers import check_page
 from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
 from support.fake_reference import classified, regressed
 from support.reading_pages import without_script
 from support.submissions import submission_meta
+
+pytestmark = pytest.mark.usefixtures("legible")
 
 
 def test_a_reference_that_failed_gives_no_ranking_and_says_why(written, evaluators):
@@ -99,8 +101,7 @@ def test_kinds_and_strengths_have_a_mean_and_a_std():
 
 def test_the_page_fits_a_phone_and_is_accessible(boards, tmp_path, browser):
     found = write_board(make_board(boards), tmp_path)
-    check_phone(browser, found)
-    assert faults(browser, found, contrast=False) == []
+    check_page(browser, found)
 
 
 def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, tmp_path):

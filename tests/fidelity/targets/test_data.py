@@ -82,7 +82,7 @@ def test_other_data_are_refused(tmp_path):
     with pytest.raises(InputError, match="must hold whole numbers from 0 to 767"):
         load(TARGETS["energy-gap"], tmp_path)
     (tmp_path / "data.txt").write_text("a b c\n")
-    with pytest.raises(InputError, match="is no table of numbers"):
+    with pytest.raises(InputError, match="is not a table of numbers"):
         load(TARGETS["energy-gap"], tmp_path)
 
 

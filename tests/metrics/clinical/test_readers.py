@@ -58,7 +58,7 @@ def test_images_that_a_reader_left_out_count_for_nobody():
 
 def test_a_call_is_0_or_1():
     part = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.9], subgroups={"reader_a": [0.0, 1.0], "reader_b": [0.0, 3.0]})
-    with pytest.raises(InputError, match=r"'3\.0' of image 'b' is no call of a reader"):
+    with pytest.raises(InputError, match=r"'3\.0' of image 'b' is not a call of a reader"):
         beside_readers(part, part.prob > 0.5, np.arange(2))
 
 

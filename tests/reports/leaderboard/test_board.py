@@ -76,7 +76,7 @@ def test_bare_files_of_one_method_are_its_seeds_and_find_their_benchmark(tmp_pat
         write_predictions(noisy(1.0, seed), file)
     (entry,) = entries_of_files(files)
     assert (entry.kind, len(entry.predictions[NAME])) == ("file", 2)
-    with pytest.raises(InputError, match="is no image"):
+    with pytest.raises(InputError, match="is not an image"):
         entries_of_files(files[:1], "retinabench-idrid-1")
     write_predictions(noisy(1.0).take(range(10)), files[0])
     with pytest.raises(InputError, match="holds the test images of no benchmark"):

@@ -43,7 +43,7 @@ def test_a_card_is_read_back_from_its_own_text(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("https://example.org/noise", "javascript:alert(1)", "code: is no address"),
+        ("https://example.org/noise", "javascript:alert(1)", "code: is not an address"),
         ("https://example.org/noise", "", "code is empty"),
         ('"noise"', '"../etc"', "name: use small letters"),
         ("A. Stranger", "\\u202e", "authors: holds control characters"),
@@ -125,7 +125,7 @@ def test_a_good_file_gets_the_order_grades_and_patients_of_the_truth(tmp_path) -
         (lambda p: replace(p, label=1 - p.label, grade=None), "column 'label'"),
         (lambda p: replace(p, domain=np.full(len(p), "in_domain")), "column 'domain'"),
         (lambda p: replace(p, split=np.full(len(p), "validation")), "column 'split'"),
-        (lambda p: replace(p, image_id=[f"x{k}" for k in range(len(p))]), "is no image of"),
+        (lambda p: replace(p, image_id=[f"x{k}" for k in range(len(p))]), "is not an image of"),
         (lambda p: replace(p, probs=p.label.astype(float)), "every probability is the image's label"),
         (lambda p: replace(p, metadata={"threshold_chosen_on": "test split"}), "chosen on the test images"),
         (lambda p: replace(p, metadata={"temperature": {"fitted": ["val", "test"]}}), "chosen on the test images"),
@@ -176,14 +176,14 @@ def test_a_file_that_was_changed_after_packing_is_named(good, tmp_path) -> None:
     with pytest.raises(InputError, match=r"submission\.json: '\.\./\.\./x' is missing"):
         read_submission(packed)
     (packed / MANIFEST).write_text("[" * 100_000)
-    with pytest.raises(InputError, match="is no list of hashes"):
+    with pytest.raises(InputError, match="is not a list of hashes"):
         read_submission(packed)
 
 
 @pytest.mark.parametrize(
     ("harm", "problem"),
     [
-        (lambda folder: (folder / "run.sh").write_text("x"), "which is no part of a submission"),
+        (lambda folder: (folder / "run.sh").write_text("x"), "which is not part of a submission"),
         (lambda folder: (folder / NAME).rename(folder / f"{NAME}i"), "is named after no benchmark"),
         (lambda folder: (folder / NAME / "seed-1.csv").symlink_to("/etc/hostname"), "holds 'seed-1.csv'"),
         (lambda folder: (folder / "link").symlink_to(folder / NAME), "is a link"),

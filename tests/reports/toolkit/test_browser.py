@@ -19,7 +19,7 @@ from retinabench.reports.evaluation.write import write_report
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.pages import ROWS
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, to_html
-from support.browsers import check_phone, faults, screenshot
+from support.browsers import check_page, faults, screenshot
 from support.fake_predictions import population, predictions
 from support.reading_pages import round_image
 from support.screened import screened
@@ -153,13 +153,9 @@ def test_long_tables_are_filtered_and_sorted_by_number_and_text(browser, tmp_pat
     page.close()
 
 
-def test_the_pages_fit_a_phone(browser, report, clinic):
-    check_phone(browser, report)
-    check_phone(browser, clinic)
-
-
-def test_the_page_is_accessible(browser, report):
-    assert faults(browser, report, contrast=False) == []
+def test_the_pages_fit_a_phone_and_are_accessible(browser, report, clinic):
+    check_page(browser, report)
+    check_page(browser, clinic)
 
 
 @pytest.mark.slow

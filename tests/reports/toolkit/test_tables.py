@@ -101,9 +101,13 @@ def rendered(table: Table, width: int = 80) -> str:
 
 
 def wide() -> Table:
-    columns = [Column(name) for name in ("sensitivity", "specificity", "precision", "accuracy", "share")]
+    columns = [Column(name) for name in ("sensitivity", "specificity", "precision", "accuracy", "share", "budget")]
     cells = [Cell.number(0.123456 + k / 10, 0.1 + k / 10, 0.15 + k / 10, 0.004) for k in range(5)]
-    return Table.of("Many numbers", columns, [Row("a_rather_long_name_of_a_method.parquet", cells)])
+    rows = [
+        Row(name, [*cells, Cell("10,000 / 12,500")])
+        for name in ("a_rather_long_name_of_a_method.parquet", "microcanonical Langevin")
+    ]
+    return Table.of("Many numbers", columns, rows)
 
 
 def test_intervals_stand_below_and_nothing_is_marked_up() -> None:
@@ -118,7 +122,7 @@ def test_interval_with_negative_ends() -> None:
     assert "−0.20 … 0.10" in rendered(table)
 
 
-@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 100])
+@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 90, 100, 110])
 def test_no_cell_is_cut_at_any_width(width: int) -> None:
     text = rendered(wide(), width)
     assert "…" not in text.replace(" … ", "")
@@ -127,7 +131,7 @@ def test_no_cell_is_cut_at_any_width(width: int) -> None:
     for k in range(5):
         assert f"{0.123456 + k / 10:.2f}" in squeezed
         assert f"{0.15 + k / 10:.2f}" in squeezed
-    for word in ("sensitivity", "specificity", "precision", "accuracy", "share"):
+    for word in ("sensitivity", "specificity", "precision", "accuracy", "share", "budget", "12,500", "microcanonical"):
         assert word in text
 
 

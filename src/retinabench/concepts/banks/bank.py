@@ -49,6 +49,13 @@ UNKNOWN = -1
 class Bank:
     """Samples by concepts with their truth.
 
+    Args:
+        sample_id: (n,) names of the samples; None numbers them.
+        concepts: Names of the c concepts.
+        truth: (n, c) int8: 1 present, 0 absent, -1 unknown, which is never asked.
+        source: File that the truth is from, for messages.
+        patient: (n,) patient of each sample; None where each sample is a patient of its own.
+
     Attributes:
         samples: Number of samples n.
         patient: (n,) number of the patient of each sample; None where each sample is a patient of its own.

@@ -89,7 +89,7 @@ def read_patients(path: Path) -> NDArray[np.str_] | None:
         if PATIENT not in names:
             return None
         if names.count(PATIENT) > 1:
-            raise InputError("stands twice in the header", file=path, column=PATIENT)
+            raise InputError("occurs twice in the header", file=path, column=PATIENT)
         table = read_table(path, [PATIENT]) if parquet else _csv(path, [], PATIENT)
     check = Check(str(path))
     return check.identified(PATIENT, check.text(PATIENT, _text(table[PATIENT])))[0]
@@ -198,7 +198,7 @@ def _wanted(path: Path, names: list[str], concepts: Sequence[str] | None) -> lis
     wanted = list(concepts) if concepts else [name for name in names if name not in ("image_id", PATIENT)]
     for name in ("image_id", *wanted):
         if names.count(name) > 1:
-            raise InputError("stands twice in the header", file=path, column=name)
+            raise InputError("occurs twice in the header", file=path, column=name)
         if wanted.count(name) > 1:
             raise InputError("is named twice as a concept", file=path, column=name, hint="Name it once.")
     if not wanted:

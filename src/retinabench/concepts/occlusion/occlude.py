@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -25,7 +24,8 @@ from retinabench.concepts.occlusion.effects import (
     effect_of,
     variants,
 )
-from retinabench.core.errors import InputError, printable
+from retinabench.concepts.report.figures import RateMark, interval_panel
+from retinabench.core.errors import InputError
 from retinabench.core.files import write_bytes, write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.untrusted import csv_text
@@ -38,19 +38,7 @@ from retinabench.metrics.proportions import Interval
 from retinabench.metrics.uncertainty import decompose
 from retinabench.reports.evaluation.examples import data_uri
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import (
-    HUES,
-    INK,
-    MUTED,
-    PAPER,
-    WIDTH,
-    Panel,
-    canvas,
-    drawing,
-    light_grid,
-    math_free,
-    to_svg,
-)
+from retinabench.reports.toolkit.figures import HUES, Panel, drawing, to_svg
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, plain
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
@@ -112,7 +100,11 @@ def _quantity(change: Interval) -> Quantity:
 @drawing()
 def _figure(effects: Sequence[Effect]) -> Panel:
     """Draw the mean change of P(referable) of every concept, with intervals over patients."""
-    figure = _forest(effects)
+    rows = [
+        (one.concept, [RateMark(HUES[hue], _quantity(one.probability[kind])) for kind, hue in SHOWN.items()])
+        for one in effects
+    ]
+    figure = interval_panel(rows, label="change of P(referable)", middle=0, limits=None)
     said = "; ".join(
         f"{one.concept}: {plain(change, 3, signed=True)}"
         for one in effects
@@ -120,26 +112,6 @@ def _figure(effects: Sequence[Effect]) -> Panel:
     )
     svg = to_svg(figure, "changes", title="Mean change of P(referable) by concept", description=said)
     return Panel("Mean change of P(referable), with 95 % intervals over patients", svg)
-
-
-def _forest(effects: Sequence[Effect]) -> Figure:
-    figure, [[axes]] = canvas(WIDTH, 60 + 46 * len(effects))
-    for row, one in enumerate(effects):
-        for kind, hue in SHOWN.items():
-            quantity, place = _quantity(one.probability[kind]), row + (hue - 1) * 0.24
-            if not quantity.defined:
-                continue
-            if quantity.bounded:
-                axes.plot([quantity.low, quantity.high], [place, place], color=HUES[hue], linewidth=2)
-            axes.plot([quantity.value], [place], "o", color=HUES[hue], markersize=5.5, markeredgecolor=PAPER)
-    axes.axvline(0, color=MUTED, linewidth=0.7)
-    axes.set(ylim=(len(effects) - 0.5, -0.5), xlabel="change of P(referable)")
-    names = [math_free(printable(one.concept, limit=18)) for one in effects]
-    axes.set_yticks(range(len(effects)), names, color=INK)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    light_grid(axes, "x")
-    return figure
 
 
 def _table(effects: Sequence[Effect], measure: Measure, drawn: bool) -> Table:

@@ -308,8 +308,30 @@ def examine(
 ) -> Examination:
     """Question an examinee about a bank: Algorithm 1 of Fountoukidou and Sznitman (2019), reconstructed.
 
-    With `fixed`, it is stated beforehand that every question will be asked, and intervals are those for this number. With a
-    `nonce`, the seed follows from it and from the bank.
+    Args:
+        bank: Samples, concepts and truth.
+        examinee: A function of the number of a sample and the name of a concept, which returns P(yes).
+        strategy: Which question comes next (`retinabench examine --help` lists them); by default `claims` where there are claims, else `round-robin`.
+        questions: The most questions to ask; by default all.
+        tolerance: Stop when the mean uncertainty is at most this.
+        patience: Stop when the mean uncertainty has not fallen over as many questions.
+        claim: Claims such as "sensitivity of haemorrhage >= 0.85", with "in new patients" at the end or about the bank.
+        confidence: Probability that none of the claims is decided wrongly, at least.
+        seed: Of the order of the questions.
+        reading: Measure of the uncertainty of a cell.
+        rules: `published` also asks about cells whose rate is already certain.
+        cut: From which answer on a concept is a yes, by concept; elsewhere above one half.
+        fixed: State beforehand that every question will be asked: intervals are those for this number, which are narrower.
+        nonce: A word of an auditor; the seed follows from it and from the bank.
+        transcript: File of every question and answer, which the same call continues.
+        random: Generator that replaces the one of `seed`.
+        progress: Where progress is shown.
+
+    Returns:
+        The rates of every concept (`examination["haemorrhage"].sensitivity`), the decided claims, and `to_dict()`.
+
+    Raises:
+        InputError: A claim, a strategy or the transcript cannot be used with this bank.
     """
     path = None if transcript is None else Path(transcript)
     seed = seed if nonce is None else seed_of(bank.hash, nonce)

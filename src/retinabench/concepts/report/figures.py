@@ -30,10 +30,11 @@ from retinabench.reports.toolkit.number_format import Quantity
 
 @dataclass(frozen=True)
 class RateMark:
-    """A rate in its colour; an undefined value draws its interval alone."""
+    """A rate in its colour, with the goal that it is judged by; an undefined value draws its interval alone."""
 
     color: str
     quantity: Quantity
+    goal: float | None = None
 
 
 REGIONS = (("TN", GOOD), ("FP", BAD), ("FN", BAD), ("TP", GOOD))
@@ -70,26 +71,32 @@ def performance_panel(concept: ConceptResult) -> Figure:
     return figure
 
 
-def interval_panel(rows: Sequence[tuple[str, Sequence[RateMark]]]) -> Figure:
-    """Draw sensitivity and specificity of every concept as dots with their intervals."""
-    figure, [[axes]] = canvas(WIDTH, 56 + 40 * len(rows))
-    for number, (_, rates) in enumerate(rows):
-        for offset, rate in zip((-0.15, 0.15), rates, strict=True):
-            known, place = rate.quantity.defined, number + offset
+def interval_panel(
+    rows: Sequence[tuple[str, Sequence[RateMark]]],
+    *,
+    label: str = "share of right answers",
+    middle: float = 0.5,
+    limits: tuple[float, float] | None = (-0.01, 1.01),
+) -> Figure:
+    """Draw the quantities of every concept, such as sensitivity and specificity, as dots with their intervals."""
+    several = max((len(marks) for _, marks in rows), default=1)
+    figure, [[axes]] = canvas(WIDTH, 56 + (24 + 8 * several) * len(rows))
+    for number, (_, marks) in enumerate(rows):
+        for k, rate in enumerate(marks):
+            known, place = rate.quantity.defined, number + 0.6 * ((k + 0.5) / several - 0.5)
             axes.plot(
                 [rate.quantity.low, rate.quantity.high], [place, place], color=rate.color, linewidth=2,
                 alpha=1 if known else 0.35, linestyle="-" if known else (0, (1, 2)),
             )  # fmt: skip
             if known:
                 axes.plot([rate.quantity.value], [place], "o", color=rate.color, markersize=5.5, markeredgecolor=PAPER)
-    axes.axvline(0.5, color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
-    axes.set(xlim=(-0.01, 1.01), ylim=(len(rows) - 0.5, -0.5), xlabel="share of right answers")
-    axes.set_yticks(range(len(rows)), [_short(name) for name, _ in rows], color=INK)
+            if rate.goal is not None:
+                axes.plot([rate.goal], [place], "|", color=INK, markersize=11, markeredgewidth=1.6)
+    axes.axvline(middle, color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    axes.set(xlim=limits, ylim=(len(rows) - 0.5, -0.5), xlabel=label)
+    names = [math_free(printable(name, limit=18)) for name, _ in rows]
+    axes.set_yticks(range(len(rows)), names, color=INK)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     light_grid(axes, "x")
     return figure
-
-
-def _short(name: str) -> str:
-    return math_free(printable(name, limit=18))

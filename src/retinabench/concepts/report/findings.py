@@ -57,7 +57,7 @@ def parse_goals(texts: Sequence[str], concepts: Sequence[str]) -> Goals:
             known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1
             if measure not in MEASURES or not known:
                 hint = "For example sensitivity=0.85, or 'specificity of NAME=0.8'."
-                raise InputError(f"{source} is no goal", hint=hint)
+                raise InputError(f"{source} is not a goal", hint=hint)
             if measure in stated.setdefault(concept, {}):
                 raise InputError(f"{source} states the {measure} of '{concept}' twice", hint="State it once.")
             stated[concept][measure] = float(value)
@@ -82,7 +82,9 @@ def _of_file(path: Path) -> Iterator[tuple[str, str, str, Any]]:
     """What a file states, as `_of_text`."""
     for concept, goals in read_toml(path).items():
         if not isinstance(goals, Mapping):
-            raise InputError(f"'{concept}' is no table", file=path, hint=f"Write [{concept}] and its goals below it.")
+            raise InputError(
+                f"'{concept}' is not a table", file=path, hint=f"Write [{concept}] and its goals below it."
+            )
         for measure, value in goals.items():
             yield f"{path}: {measure} of '{concept}'", concept, measure, value
 

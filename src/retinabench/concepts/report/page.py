@@ -107,18 +107,23 @@ def _beside(readers: Readers) -> dict[str, list[str]]:
 
 
 def _rates_figure(report: ExaminationReport) -> Panel:
-    """Sensitivity and specificity of every concept, each with its interval for new samples."""
+    """Sensitivity and specificity of every concept, each with its interval for new samples and the goal of a claim or of `--goal`."""
+    claimed = {(claim.concept, 1 - claim.truth): claim.goal for claim in report.examination.claims}
     rows: list[tuple[str, list[figures.RateMark]]] = []
     said = []
-    for pair in report.rates:
-        marks = [figures.RateMark(color, rate.quantity) for color, rate in zip(HUES, pair, strict=False)]
+    for number, pair in enumerate(report.rates):
+        marks = [
+            figures.RateMark(HUES[place], rate.quantity, claimed.get((number, place), rate.goal))
+            for place, rate in enumerate(pair)
+        ]
         rows.append((pair[0].concept, marks))
         said.append(f"{pair[0].concept}: " + ", ".join(f"{r.measure} {percent(r.value)}" for r in pair))
     svg = to_svg(
         figures.interval_panel(rows), "rates",
         title="Sensitivity and specificity by concept", description="; ".join(said),
     )  # fmt: skip
-    return Panel("Right answers, with 95 % intervals for new samples", svg)
+    judged = any(mark.goal is not None for _, marks in rows for mark in marks)
+    return Panel(f"Right answers, with 95 % intervals for new samples{' and goals (bars)' if judged else ''}", svg)
 
 
 def _performance_figures(report: ExaminationReport) -> list[Panel]:

@@ -76,7 +76,7 @@ def _corrupted(file: Path, strength: int, clean: NDArray[np.uint8]) -> NDArray[n
     except FileNotFoundError:
         raise InputError("is missing", file=file, hint=HINT) from None
     except (ValueError, EOFError) as error:
-        raise InputError(f"is no array ({error})", file=file, hint=HINT) from None
+        raise InputError(f"is not an array ({error})", file=file, hint=HINT) from None
     if images.dtype != np.uint8 or images.shape != (5 * len(clean), *clean.shape[1:]):
         raise InputError(f"is {images.dtype} {images.shape}, not uint8 {(5 * len(clean), *clean.shape[1:])}", file=file)
     return np.array(images[(strength - 1) * len(clean) : strength * len(clean)])

@@ -74,7 +74,7 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
     if known.get(file.name, digest) != digest:
         raise InputError(f"has the MD5 {digest}, published is {known[file.name]}", file=file, hint="Download it again.")
     if survey is not None and file.name not in known:
-        survey.notes.append(f"{file.name} is no published name, so its MD5 is not checked")
+        survey.notes.append(f"{file.name} is not a published name, so its MD5 is not checked")
     return placed(join([_part(file, short, name) for short, name in SPLITS.items()]), split)
 
 
@@ -178,7 +178,7 @@ def _array_at(file: Path, key: str, _stamp: str) -> NDArray[np.uint8]:
     except KeyError:
         raise InputError(f"holds no array '{key}'", file=file, hint=STEPS) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, AttributeError, MemoryError) as error:
-        raise InputError(f"is no sound .npz ({error})", file=file, hint="Download it again.") from None
+        raise InputError(f"is not a valid .npz file ({error})", file=file, hint="Download it again.") from None
 
 
 DATASET = ImageDataset(

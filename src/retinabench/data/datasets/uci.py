@@ -180,7 +180,7 @@ def _read_set(folder: Path, hint: str = WHOLE_FOLDER) -> tuple[Floats, Rows, Row
     target = _read_columns(folder / "index_target.txt", data.shape[1], hint)
     if len(target) != 1 or target[0] in features:
         raise InputError(
-            "must name one column that is no feature",
+            "must name one column that is not a feature",
             file=folder / "index_target.txt",
             hint="Compare it with index_features.txt.",
         )
@@ -212,7 +212,7 @@ def _read_table(file: Path, hint: str = WHOLE_FOLDER) -> Floats:
             raise InputError("does not exist", file=file, hint=hint) from None
         except (ValueError, UnicodeDecodeError) as error:
             expected = "Expected numbers separated by blanks, the same count in every row."
-            raise InputError(f"is no table of numbers: {error}", file=file, hint=expected) from None
+            raise InputError(f"is not a table of numbers: {error}", file=file, hint=expected) from None
     if not table.size:
         raise InputError("is empty", file=file, hint=hint)
     bad = np.argwhere(~np.isfinite(table))

@@ -233,5 +233,11 @@ def _panel(axes: Axes, ranking: TrialRanking, key: str, name: str) -> None:
         axes.plot([x], [y], marker="o" if row.ranked else "x", color=color, ms=8 if color == GOOD else 5)
     if isinstance(parameter, Range) and parameter.scale != "linear":
         axes.set_xscale("log")
+        ends = [1 - end if complement else end for end in (parameter.low, parameter.high)]
+        if max(ends) < 10 * min(ends):  # ticks within a decade have labels that cover each other
+            room_beside = (max(ends) / min(ends)) ** 0.06
+            axes.set_xlim(min(ends) / room_beside, max(ends) * room_beside)
+            axes.set_xticks(ends, [f"{end:.3g}" for end in ends])
+            axes.set_xticks([], minor=True)
     axes.set(ylim=(low - 3 * room, high + room), xlabel=f"1 - {name}" if complement else name)
     light_grid(axes, "y")

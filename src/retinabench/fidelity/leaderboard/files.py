@@ -67,7 +67,7 @@ def score_files(
 def score_among_shipped(own: Sequence[Submission], evaluator: Evaluator) -> TaskBoard:
     """Score and rank submissions together, whatever their tracks, among the shipped ones of their tier and the stated track.
 
-    Of several tiers it is the largest; what states no budget stands among those of the largest tier there is.
+    Of several tiers it is the largest; a submission that states no budget is ranked in the largest tier.
     """
     target, shipped = evaluator.target, shipped_submissions(evaluator.target, evaluator.data.sha256)
     known = {one: RankedDivision.of(one, target) for one in shipped}

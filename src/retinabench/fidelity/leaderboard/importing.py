@@ -60,7 +60,7 @@ def _labels(path: Path, target: Target, points: int) -> NDArray[Any]:
         raise InputError(f"cannot be read: {error.strerror or 'it does not exist'}", file=path) from None
     except ValueError as error:  # UnicodeDecodeError is one
         problem = str(error).partition("\n")[0].rstrip(".")
-        raise InputError(f"is no list of numbers: {problem}", file=path, hint=hint) from None
+        raise InputError(f"is not a list of numbers: {problem}", file=path, hint=hint) from None
     if values.shape != (points,) or not np.isfinite(values).all():
         raise InputError(
             f"holds {values.size:,} numbers; '{target.name}' needs {points:,} finite ones", file=path, hint=hint
@@ -68,7 +68,7 @@ def _labels(path: Path, target: Target, points: int) -> NDArray[Any]:
     if target.likelihood == "gaussian":
         return values.astype(np.float32)
     if (strange := np.flatnonzero(~np.isin(values, np.arange(target.outputs)))).size:
-        problem = f"holds {values[strange[0]]:g}, which is no class of 0 to {target.outputs - 1}"
+        problem = f"holds {values[strange[0]]:g}, which is not a class of 0 to {target.outputs - 1}"
         raise InputError(problem, file=path, row=int(strange[0]) + 1)
     return values.astype(np.int64)
 

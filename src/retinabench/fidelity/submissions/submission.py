@@ -345,7 +345,7 @@ def _check_schema(path: Path, meta: JsonObject) -> None:
     """Refuse a file that says it is something else; a reference has `samples` too, and would be scored against itself."""
     if (schema := meta.get("schema")) not in (None, *SCHEMAS):
         raise InputError(
-            f"is no submission: its schema is '{printable(str(schema), 80)}'",
+            f"is not a submission: its schema is '{printable(str(schema), 80)}'",
             file=path,
             hint="Name a file that `retinabench fidelity run` wrote, or one of predictions alone.",
         )
@@ -401,7 +401,7 @@ def checked_probs(path: Path, values: Floats, target: Target, points: int, colum
     outside = (values < -SUM_TOLERANCE) | (values > 1 + SUM_TOLERANCE)
     if outside.any():
         row, place = (int(k) for k in np.argwhere(outside)[0])
-        problem = f"holds {values[row, place]:.4g}, which is no probability"
+        problem = f"holds {values[row, place]:.4g}, which is not a probability"
         raise InputError(problem, file=path, row=row + 1, hint="Are these logits? Apply the softmax.")
     sums = values.sum(axis=1, dtype=np.float64)
     wrong = np.flatnonzero(np.abs(sums - 1) > (SUM_TOLERANCE if column == "probs" else 10 * SUM_TOLERANCE))
@@ -548,7 +548,7 @@ def _parquet(path: Path) -> tuple[list[str], NDArray[np.float64]]:
 def _text(path: Path, content: bytes, target: Target) -> Arrays:
     """A table of numbers with a header of names, or without one."""
     if not content.strip() or b"\x00" in content[:4096] or content.startswith(b"\x80"):
-        what = "is empty" if not content.strip() else "is no table, and no pickle is ever loaded"
+        what = "is empty" if not content.strip() else "is not a table, and pickles are never loaded"
         raise InputError(what, file=path, hint=HINT)
     try:
         text = content.decode("utf-8-sig")
@@ -574,7 +574,7 @@ def _numbers(path: Path, text: str, delimiter: str | None, *, header: bool) -> N
         problem = str(error).partition(";")[0].partition("\n")[0].rstrip(".")
         place = re.search(r" at row (\d+)", problem)
         raise InputError(
-            f"is no table of numbers: {problem[: place.start()] if place else problem}",
+            f"is not a table of numbers: {problem[: place.start()] if place else problem}",
             file=path,
             row=int(place[1]) + 1 if place else None,
             hint="Columns prob_0 … or draw_0 …, or bare numbers as numpy.savetxt writes them.",
@@ -587,7 +587,7 @@ def _columns(path: Path, names: list[str], values: NDArray[np.float64]) -> Array
     for place, name in enumerate(names):
         if match := COLUMN.fullmatch(name):
             if int(match[2]) in found[match[1]]:
-                raise InputError("stands twice", file=path, column=name)
+                raise InputError("occurs twice", file=path, column=name)
             found[match[1]][int(match[2])] = place
         elif name == "point":
             order = np.flatnonzero(values[:, place] != np.arange(len(values)))

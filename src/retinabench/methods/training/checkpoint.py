@@ -75,7 +75,7 @@ def load_tensors(path: Path, *, mapped: bool = False) -> Any:
         raise
     except Exception as error:  # torch raises half a dozen kinds for a damaged file
         why = str(error) if type(error) is ValueError else type(error).__name__
-        raise InputError(f"is no checkpoint ({why})", file=path, hint=AGAIN) from None
+        raise InputError(f"is not a checkpoint ({why})", file=path, hint=AGAIN) from None
 
 
 @contextlib.contextmanager

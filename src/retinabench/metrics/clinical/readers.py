@@ -65,7 +65,7 @@ def reader_calls(part: Predictions) -> dict[str, Floats]:
             found = np.full(len(part), -1.0)
         wrong = np.flatnonzero(~(np.isnan(found) | np.isin(found, (0, 1))))
         if len(wrong):
-            problem = f"'{values[wrong[0]]}' of image '{part.image_id[wrong[0]]}' is no call of a reader"
+            problem = f"'{values[wrong[0]]}' of image '{part.image_id[wrong[0]]}' is not a call of a reader"
             raise InputError(problem, file=part.source, column=column, hint="Give 1 (referable), 0, or an empty cell.")
         calls[column[len(PREFIX) :]] = found
     return calls

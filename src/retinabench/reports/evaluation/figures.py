@@ -296,7 +296,7 @@ def _limits(metric: str, lines: dict[str, list[Line]], controls: dict[str, list[
         return (0.0, 1.0)
     if metric == "nll":
         return (0.0, float(values.max()) * 1.12)
-    low = min(float(values.min()), 0.9)
+    low = min(float(values.min()), 0.98)
     return (max(0.0, low - 0.12 * (1 - low) - 0.01), 1.004)
 
 

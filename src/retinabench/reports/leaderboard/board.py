@@ -188,7 +188,7 @@ def _board(
 def known_score(score: str) -> str:
     """Return the name of a score of the board, or raise `InputError` with the nearest one."""
     if score not in SCORES:
-        raise InputError(f"'{score}' is no score of the board", hint=nearest(score, SCORES))
+        raise InputError(f"'{score}' is not a score of the board", hint=nearest(score, SCORES))
     return score
 
 

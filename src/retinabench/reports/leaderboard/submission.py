@@ -95,7 +95,7 @@ class Card(Frozen):
     @classmethod
     def _address(cls, given: str) -> str:
         if given and not is_address(given):
-            raise ValueError("is no address that begins with https://")
+            raise ValueError("is not an address that begins with https://")
         return given
 
 
@@ -228,7 +228,7 @@ def _rows_of(predictions: Predictions, truth: BenchmarkTruth, benchmark: FrozenB
     order = np.minimum(np.searchsorted(truth.image_id, predictions.image_id), len(truth.image_id) - 1)
     if (strange := np.flatnonzero(truth.image_id[order] != predictions.image_id)).size:
         row = int(strange[0])
-        problem = f"'{predictions.image_id[row][:80]}' is no image of {benchmark.name} ({len(strange):,} are not)"
+        problem = f"'{predictions.image_id[row][:80]}' is not an image of {benchmark.name} ({len(strange):,} are not)"
         raise _refused(predictions, problem, "Use the ids of `retinabench prepare`.", row, "image_id")
     return order
 
@@ -358,7 +358,7 @@ def pack(folder: Path, out: Path) -> Path:
     there = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
     strangers = [name for name in there - {*files, MANIFEST} if not Path(name).name.startswith(".")]
     if strangers:
-        problem = f"holds '{min(strangers)}', which is no part of the submission"
+        problem = f"holds '{min(strangers)}', which is not part of the submission"
         raise InputError(problem, file=target, hint="Delete the folder.")
     for name, content in {**files, MANIFEST: manifest}.items():
         write_bytes(target / name, content)
@@ -379,7 +379,7 @@ def _parts(folder: Path) -> Iterator[Path]:
                 )
             yield path
         elif path.name not in (CARD, MANIFEST):
-            raise InputError(f"holds '{path.name[:80]}', which is no part of a submission", file=folder)
+            raise InputError(f"holds '{path.name[:80]}', which is not part of a submission", file=folder)
 
 
 def _seed_files(part: Path, benchmark: FrozenBenchmark, card: Card) -> list[tuple[int, Path]]:
@@ -460,4 +460,4 @@ def _read_manifest(file: Path) -> dict[str, str]:
     except InputError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"is no list of hashes ({error})", file=file, hint="Pack it again.") from None
+        raise InputError(f"is not a list of hashes ({error})", file=file, hint="Pack it again.") from None

@@ -135,10 +135,11 @@ NUMBERS = {  # (task, set, ensembles)
     ("country_shift", "shifted", False): "12", ("country_shift", "shifted", True): "13",
 }  # fmt: skip
 MOST = 6  # columns of one figure
+FEWEST = 10  # predictions that have a density
 _CAPTION = (
     "Predictive entropy of right (blue) and wrong (red) predictions, each normalised to a density; all panels share "
-    "their axes, and bars taller than the frame are cut. Numbers: images predicted right and wrong. All runs "
-    "of a method are pooled."
+    "their axes, and bars taller than the frame are cut. Of fewer than ten predictions, each is a stroke. Numbers: "
+    "images predicted right and wrong. All runs of a method are pooled."
 )
 
 
@@ -173,16 +174,19 @@ def _histogram_figure(
 
 
 def _draw_histograms(methods: Sequence[MethodRuns], name: str) -> Figure:
-    pairs = [[_densities(method, name, grade) for method in methods] for grade in range(5)]
-    figure, grid = canvas(80 + 118 * len(methods), 5 * 74 + 40, 5, len(methods), sharex=True, text=11)
-    top = _top([density for row in pairs for right, wrong, *_ in row for density in (right, wrong)])
+    pairs = [[_entropies(method, name, grade) for method in methods] for grade in range(5)]
+    figure, grid = canvas(80 + 118 * len(methods), 5 * 84 + 40, 5, len(methods), sharex=True, text=11)
+    parts = [part for row in pairs for pair in row for part in pair if len(part) >= FEWEST]
+    values = np.concatenate([np.zeros(1), *map(_density, parts)])
+    # One upper limit for all panels: the spikes of confident predictions are cut.
+    top = float(1.15 * np.quantile(values[values > 0], 0.95)) if values.any() else 1.0
     for grade, (line, cells) in enumerate(zip(grid, pairs, strict=True)):
         for axes, cell in zip(line, cells, strict=True):
             _density_panel(axes, *cell, top)
         line[0].set_ylabel("density", fontsize=7.5)
         line[-1].text(1.04, 0.5, f"grade {grade}", transform=line[-1].transAxes, rotation=270, va="center", fontsize=9)
     for axes, method in zip(grid[0], methods, strict=True):
-        axes.set_title(_folded(method.name), fontsize=9)
+        axes.set_title(_folded(method.name), fontsize=9, pad=14)
     for axes in grid[-1]:
         axes.set_xlabel("entropy (nats)", fontsize=8.5)
     for line in grid:
@@ -191,8 +195,8 @@ def _draw_histograms(methods: Sequence[MethodRuns], name: str) -> Figure:
     return figure
 
 
-def _densities(method: MethodRuns, name: str, grade: int) -> tuple[Floats, Floats, int, int]:
-    """Return the densities over `EDGES` of right and wrong predictions of one grade, and their numbers."""
+def _entropies(method: MethodRuns, name: str, grade: int) -> tuple[Floats, Floats]:
+    """Return the entropies of right and wrong predictions of one grade."""
     values, right = [], []
     for test in method.tests:
         assert test.grade is not None
@@ -200,32 +204,26 @@ def _densities(method: MethodRuns, name: str, grade: int) -> tuple[Floats, Float
         values.append(binary_entropy(test.prob[rows]))
         right.append((test.prob[rows] > 0.5) == (test.label[rows] == 1))
     entropy, correct = np.concatenate(values).clip(0, EDGES[-1]), np.concatenate(right)
-    parts = [entropy[correct], entropy[~correct]]
-    return (
-        *(np.histogram(p, EDGES, density=True)[0] if len(p) else np.zeros(len(EDGES) - 1) for p in parts),
-        *map(len, parts),
-    )  # type: ignore[return-value]
+    return entropy[correct], entropy[~correct]
 
 
-def _top(densities: Sequence[Floats]) -> float:
-    """Return the common upper limit of all panels: the spikes of confident predictions are cut."""
-    values = np.concatenate(densities)
-    values = values[values > 0]
-    return float(1.15 * np.quantile(values, 0.95)) if values.size else 1.0
+def _density(entropies: Floats) -> Floats:
+    return np.asarray(np.histogram(entropies, EDGES, density=True)[0], np.float64)
 
 
-def _density_panel(axes: Axes, right: Floats, wrong: Floats, rights: int, wrongs: int, top: float) -> None:
-    for density, color in ((right, GOOD), (wrong, BAD)):
-        axes.stairs(density, EDGES, color=color, fill=True, alpha=0.45, linewidth=0)
-        axes.stairs(density, EDGES, color=color, linewidth=0.7)
+def _density_panel(axes: Axes, right: Floats, wrong: Floats, top: float) -> None:
+    for place, entropies, word, color in ((0, right, "right", GOOD), (1, wrong, "wrong", BAD)):
+        if len(entropies) >= FEWEST:
+            axes.stairs(_density(entropies), EDGES, color=color, fill=True, alpha=0.45, linewidth=0)
+            axes.stairs(_density(entropies), EDGES, color=color, linewidth=0.7)
+        else:
+            axes.vlines(entropies, 0, 0.3 * top, color=color, linewidth=1)
+        style: dict[str, Any] = {"fontsize": 7, "ha": ("left", "right")[place], "va": "bottom", "color": color}
+        axes.text(place, 1.03, f"{len(entropies):,} {word}", transform=axes.transAxes, **style)
     axes.set(xlim=(0, EDGES[-1]), ylim=(0, top))
     axes.tick_params(labelsize=7)
     axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.yaxis.set_major_locator(MaxNLocator(3))
-    for height, count, color in ((0.93, rights, GOOD), (0.78, wrongs, BAD)):
-        text = f"{count:,}" if count else "none"
-        style: dict[str, Any] = {"fontsize": 7, "ha": "center", "va": "top", "color": color if count else MUTED}
-        outline(axes.text(0.6, height, text, transform=axes.transAxes, **style))
 
 
 def _folded(name: str) -> str:

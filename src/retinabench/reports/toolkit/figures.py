@@ -100,6 +100,12 @@ class Panel:
     svg: Markup
     caption: str = ""
 
+    @property
+    def wide(self) -> bool:
+        """Whether a phone scrolls the drawing, which a keyboard must then reach."""
+        found = re.search(r"min-width:(\d+)px", self.svg)
+        return found is not None and int(found[1]) > PHONE
+
     @classmethod
     def of(cls, figure: Figure, name: str, heading: str, description: str) -> Panel:
         """Return a figure under its heading; `name` is unique on the page, `description` is for screen readers."""
@@ -107,6 +113,7 @@ class Panel:
 
 
 Floats = NDArray[np.float64]
+PHONE = 350  # Width in CSS pixels of the content of a page on a phone.
 WIDTH = 360  # Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size.
 TEXT = 13  # Size of the text of a page's figures in CSS pixels at their own width.
 SMALLEST_TEXT = 12  # Size in CSS pixels below which no text of a page's figure is ever shown.

@@ -406,7 +406,7 @@ def _letter(k: int) -> str:
     return chr(ord("a") + k) if k < 26 else _letter(k // 26 - 1) + _letter(k % 26)
 
 
-NARROWEST_LABEL = 12
+NARROWEST_LABEL = 14
 """Labels of rows are broken into lines of at least this many characters before the columns are given up."""
 
 
@@ -427,12 +427,18 @@ class _Fitted:
     table: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        drawn = _columns(self.table)
-        least = Measurement.get(console, options.update(max_width=10_000), drawn).minimum
-        words = [len(word) for block in self.table.blocks for row in block.rows for word in row.label.split()]
-        longest = max(words, default=0)
-        fits = least - longest + min(longest, NARROWEST_LABEL) <= options.max_width
-        yield drawn if fits else _stacked(self.table)
+        drawn, unlimited = _columns(self.table), options.update(max_width=10_000)
+        most = [
+            max(Measurement.get(console, unlimited, part).maximum for part in (column.header, *column.cells))
+            for column in drawn.columns
+        ]
+        least = [column.min_width or 0 for column in drawn.columns]
+        between = Measurement.get(console, unlimited, drawn).maximum - sum(most)
+        spare, wanted = options.max_width - between - sum(least), sum(most) - sum(least)
+        for column, low, high in zip(drawn.columns, least, most, strict=True):
+            # Rich would take space from every column, also what its numbers need.
+            column.width = high if spare >= wanted else low + (high - low) * spare // wanted
+        yield drawn if spare >= 0 else _stacked(self.table)
 
 
 def _stacked(table: Table) -> Group:
@@ -452,7 +458,9 @@ def _stacked(table: Table) -> Group:
 def _columns(table: Table) -> rich_table.Table:
     padding = (0, 1) if table.width < 8 else 0  # eight narrow columns fit 80 characters
     drawn = rich_table.Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=padding)
-    drawn.add_column(escape_rich(table.row_header), overflow="fold")
+    labels = [table.row_header, *(row.label for block in table.blocks for row in block.rows)]
+    longest = max((len(word) for label in labels for word in label.split()), default=0)
+    drawn.add_column(escape_rich(table.row_header), min_width=min(longest, NARROWEST_LABEL), overflow="fold")
     for k, column in enumerate(table.blocks[0].columns if table.blocks else []):
         header = header_text(column, "\n")
         cells = [row.cells[k] for block in table.blocks for row in block.rows]
