@@ -29,15 +29,8 @@ from retinabench.core.results import JsonObject, number_text
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, Training, execute_run
-from retinabench.fidelity.submissions.entries import (
-    SECONDS,
-    UNTRAINED_TITLES,
-    GradientMeter,
-    check_plan,
-    entry,
-    entry_run,
-    planned,
-)
+from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, check_plan, entry, entry_run, planned
+from retinabench.fidelity.submissions.meter import SECONDS, GradientMeter
 from retinabench.fidelity.submissions.submission import (
     About,
     Budget,
@@ -120,7 +113,7 @@ class TargetRuns:
 
         return Training(
             model=meter.watch(build_network(self.target, run.seed).to(device)),
-            batches=point_batches(self.data, run.optimizer.batch_size, run.seed, device),
+            batches=meter.handed_out(point_batches(self.data, run.optimizer.batch_size, run.seed, device)),
             predict=predicted,
             title=f"{run.method.name}, {self.target.name}, seed {run.seed}",
             counts=meter.counts,
