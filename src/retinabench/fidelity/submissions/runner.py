@@ -189,8 +189,33 @@ def run_entry(
             name, target, data, budget=budget, seed=seed, out=out, overrides=overrides,
             progress=resources.progress,
         )  # fmt: skip
-    chosen = entry(name)
-    run = entry_run(chosen, target, len(data.train), budget, seed, overrides)
+    run = entry_run(entry(name), target, len(data.train), budget, seed, overrides)
+    return run_settings(
+        entry(name),
+        run,
+        target,
+        data,
+        budget=budget,
+        out=out,
+        over_budget=over_budget,
+        track=track,
+        resources=resources,
+    )
+
+
+def run_settings(
+    chosen: FidelitySettings,
+    run: Run,
+    target: Target,
+    data: TargetData,
+    *,
+    budget: float,
+    out: Path,
+    over_budget: str = "refuse",
+    track: Track = "stated",
+    resources: Resources = CPU,
+) -> Path:
+    """Do what `run_entry` does, with the settings of a run instead of an entry's for that budget."""
     planned(run)  # refuses what cannot take part
     check_track(implied_by(run, len(data.train)), target, track)
     if over_budget == "refuse":
