@@ -67,6 +67,8 @@ UNTRAINED_TITLES = {
     "hmc": "HMC, one chain",
     "nuts": "NUTS, one chain",
     "mclmc": "microcanonical Langevin (MCLMC)",
+    "mams": "microcanonical trajectories, adjusted (MAMS)",
+    "mile": "microcanonical ensemble (MILE)",
     "smc": "tempered particles (SMC)",
     "svgd": "Stein variational gradient descent",
 }
