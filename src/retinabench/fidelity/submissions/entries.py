@@ -69,8 +69,6 @@ UNTRAINED_TITLES = {
     "mclmc": "microcanonical Langevin (MCLMC)",
     "mams": "microcanonical trajectories, adjusted (MAMS)",
     "mile": "microcanonical ensemble (MILE)",
-    "smc": "tempered particles (SMC)",
-    "svgd": "Stein variational gradient descent",
 }
 
 PER_POINT = " per point"

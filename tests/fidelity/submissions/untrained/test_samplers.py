@@ -65,15 +65,6 @@ def test_a_step_that_the_budget_does_not_find_leaves_the_start(name):
     assert len(kept) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "budget", "particles"), [("smc", 100, 5), ("smc", 2000, 20), ("svgd", 1000, 20), ("svgd", 5000, 50)]
-)
-def test_particles_are_a_stated_share_of_the_budget(name, budget, particles):
-    kept, used = run(name, budget)
-    assert {len(weights) for weights in kept} == {particles}
-    assert 0.8 * budget <= used <= budget
-
-
 def test_mclmc_keeps_a_state_of_every_gradient_after_the_first_three_tenths():
     kept, used = run("mclmc", 200)
     assert (len(kept), used) == (140, 200)

@@ -49,8 +49,6 @@ HOW = {
     "mclmc": "draws of one chain, up to the error of its step",
     "mams": "draws of one chain",
     "mile": "draws of chains from optimised starts, up to the error of their step",
-    "smc": "particles from the prior through powers of the likelihood",
-    "svgd": "particles that repel each other",
 }
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
-from retinabench.methods import hmc, particles
+from retinabench.methods import hmc
 from retinabench.methods.hmc import Nuts
 
 BURN_IN = 0.3  # share of a chain's gradients
@@ -204,13 +205,7 @@ def _chain(
 
 
 EXACT: dict[str, Sampler] = {"hmc": partial(_chain, _hmc), "nuts": partial(_chain, _nuts)}
-FEWEST = 5  # particles
-LEAPFROGS = 5  # of a transition of `smc`
-FINE = 4  # `smc` reaches λ = (k / n)^FINE in the k-th of n transitions at the latest
-ACCEPTANCE = 0.8
-RATE = 0.1  # of the steps of `svgd`, in stds of the prior
-
-
+FEWEST = 5  # states that a variance is estimated from
 ADJUSTED_ACCEPTANCE = 0.9  # of `mams`
 FIRST = 0.05  # step of a microcanonical chain, as a part of the length of draws
 
@@ -297,6 +292,8 @@ def _microcanonical_start(
 
 
 OPTIMISED = 0.3  # of the budget of `mile`, before its chains start
+MEMBERS = (5, 8)  # fewest and most
+RATE = 0.1  # of its optimisation, in stds of the prior
 
 
 def _mile(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
@@ -304,66 +301,18 @@ def _mile(target: Target, counted: Counted, budget: int, generator: torch.Genera
 
     Sommer, Robnik, Nozadze, Seljak & Rügamer 2025, "Microcanonical Langevin Ensembles".
     """
-    members = _particles(budget, 250, 8)
+    members = int(np.clip(budget // 250, *MEMBERS))
     weights = prior_draws(target, members, generator)
-    _adam(target, int(OPTIMISED * budget) // members, weights, counted.gradient, advance)
-    return _mclmc(target, counted, budget, generator, advance, weights)
-
-
-def _adam(
-    target: Target,
-    steps: int,
-    weights: Tensor,
-    gradient: Callable[[Tensor], Tensor],
-    advance: Advance,
-    direction: Callable[[Tensor, Tensor], Tensor] = lambda weights, slope: slope,
-) -> None:
-    """Move weights (K, P) by Adam along a direction made of the slope of log π; the rate falls to 0 by half a cosine."""
-    rate = RATE * math.sqrt(target.prior_variance)
+    steps, rate = int(OPTIMISED * budget) // members, RATE * math.sqrt(target.prior_variance)
     optimizer = torch.optim.Adam([weights], lr=rate)
     for number in range(steps):
         optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * number / steps)) / 2
-        weights.grad = -direction(weights, gradient(weights) - weights / target.prior_variance)
+        weights.grad = weights / target.prior_variance - counted.gradient(weights)
         optimizer.step()
-        advance(len(weights))
-
-
-def _smc(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
-    """Return the particles after each transition at λ = 1."""
-    count = _particles(budget, 100, 100)
-    state = hmc.start(counted, prior_draws(target, count, generator))
-    power, step = 0.0, 0.5 * math.sqrt(target.prior_variance)
-    steps = min(LEAPFROGS, (budget - counted.used) // count)
-    most = (budget - counted.used) // (count * steps)
-    kept: list[Tensor] = []
-    for number in range(1, most + 1):
-        if power < 1:
-            before, power = power, max(particles.next_power(state.value, power), (number / most) ** FINE)
-            rows = particles.resampled((power - before) * state.value, generator)
-            state = hmc.State(state.weights[rows], state.value[rows], state.gradient[rows])
-        state, info = particles.moved(
-            counted, state, power, prior_variance=target.prior_variance, step=step, steps=steps,
-            generator=generator,
-        )  # fmt: skip
-        step *= math.exp(float(info.acceptance.mean()) - ACCEPTANCE)
-        if power == 1:
-            kept.append(state.weights)
-        advance(count * steps)
-    return kept
-
-
-def _svgd(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
-    """Return the particles after the last step; Adam's steps, whose rate falls to 0 by half a cosine."""
-    count = _particles(budget, 50, 50)
-    weights = prior_draws(target, count, generator)
-    _adam(target, budget // count, weights, counted.gradient, advance, particles.stein_direction)
-    return [weights]
-
-
-def _particles(budget: int, share: int, most: int) -> int:
-    return min(budget, max(FEWEST, min(most, budget // share)))
+        advance(members)
+    return _mclmc(target, counted, budget, generator, advance, weights)
 
 
 SAMPLERS: dict[str, Sampler] = {
-    **EXACT, "mclmc": _mclmc, "mams": partial(_mclmc, adjusted=True), "mile": _mile, "smc": _smc, "svgd": _svgd,
+    **EXACT, "mclmc": _mclmc, "mams": partial(_mclmc, adjusted=True), "mile": _mile,
 }  # fmt: skip
