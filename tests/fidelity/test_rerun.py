@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
 import retinabench as rb
 from retinabench.cli.main import run
-from retinabench.fidelity.leaderboard.files import make_evaluator
+from retinabench.fidelity.leaderboard.files import find_submissions, make_evaluator, score_tasks
 from retinabench.fidelity.scoring.measures import ALL
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import About, Submission, read_submission, write_submission
@@ -35,8 +36,8 @@ def sample(problem, gradients, seed):
 """
 
 
-@pytest.fixture
-def evaluator():
+@cache
+def logistic():
     return make_evaluator(LOGISTIC, None, None, 0)
 
 
@@ -65,25 +66,24 @@ def official(*files, out, code=""):
     return run(["fidelity", "rerun", *map(str, files), "--out", str(out), "-q", *(["--code", code] if code else [])])
 
 
-def row(folder, method, tmp_path):
+def row(folder, method):
     """The entry of a method on the board of a folder."""
-    assert run(["fidelity", "board", str(folder), "--out", str(tmp_path / "board"), "--bootstrap", "0", "-q"]) == 0
-    tasks = json.loads((tmp_path / "board" / "board.json").read_text())["tasks"]
-    return next(one for task in tasks for one in task["entries"] if one["method"] == method and not one["shipped"])
+    boards, _ = score_tasks(find_submissions([folder]), {"logistic": logistic()})
+    return next(one for board in boards for one in board.to_dict()["entries"] if one["method"] == method)
 
 
-def test_noise_on_the_reference_with_forged_evidence_is_asked_about_and_does_not_hold(tmp_path, evaluator, capsys):
+def test_noise_on_the_reference_with_forged_evidence_is_asked_about_and_does_not_hold(tmp_path, capsys):
     honest = read(trained(tmp_path / "theirs", 0))
-    logits = np.log(evaluator.predictive) + 0.02 * np.random.default_rng(0).normal(size=evaluator.predictive.shape)
+    logits = np.log(logistic().predictive) + 0.02 * np.random.default_rng(0).normal(size=logistic().predictive.shape)
     forged = tmp_path / "forged" / "submission.npz"
     write_submission(forged, replace(honest, probs=softmax(logits), samples=None))
-    marked = row(tmp_path / "forged", "dropout", tmp_path)
+    marked = row(tmp_path / "forged", "dropout")
     assert marked["counted"]  # anyone can compute the hashes
     assert any("exact draws with 20 gradients" in doubt for doubt in marked["doubts"])
     capsys.readouterr()
     assert official(forged, out=tmp_path / "official") == 4
     assert "NOT like the runs again" in capsys.readouterr().out
-    ours = row(tmp_path / "official", "dropout", tmp_path)
+    ours = row(tmp_path / "official", "dropout")
     assert ours["rerun"]
     assert sorted(ours["seeds"]) == [0, 1, 2]
     assert ours["groups"][ALL]["total_variation"]["value"] > 5 * marked["groups"][ALL]["total_variation"]["value"]
@@ -93,12 +93,12 @@ def test_an_honest_entry_holds(tmp_path):
     files = [trained(tmp_path / "theirs", seed) for seed in (0, 1)]
     assert official(*files, out=tmp_path / "official") == 0
     assert official(trained(tmp_path / "theirs", 5, "hmc", 60), out=tmp_path / "official-hmc") == 0
-    assert not row(tmp_path / "theirs", "dropout", tmp_path)["rerun"]
+    assert not row(tmp_path / "theirs", "dropout")["rerun"]
 
 
-def test_the_best_of_many_seeds_are_named_and_renumbered_ones_do_not_hold(tmp_path, evaluator):
+def test_the_best_of_many_seeds_are_named_and_renumbered_ones_do_not_hold(tmp_path):
     files = [trained(tmp_path / "all", seed) for seed in range(8)]
-    distance = [np.abs(read(file).values - evaluator.predictive).sum(axis=1).mean() for file in files]
+    distance = [np.abs(read(file).values - logistic().predictive).sum(axis=1).mean() for file in files]
     best = sorted(np.argsort(distance)[:3].tolist())
     assert best != [0, 1, 2]
     for number, seed in enumerate(best):
@@ -107,7 +107,7 @@ def test_the_best_of_many_seeds_are_named_and_renumbered_ones_do_not_hold(tmp_pa
         about = one.about.changed(seed=number, run={**one.about.run, "seed": number})
         write_submission(tmp_path / "renumbered" / str(number) / "submission.npz", replace(one, about=about))
     named = f"seeds {best[0]}, {best[1]}, {best[2]}, not 0 to 2"
-    assert named in row(tmp_path / "stated", "dropout", tmp_path)["doubts"]
+    assert named in row(tmp_path / "stated", "dropout")["doubts"]
     assert official(*sorted((tmp_path / "renumbered").glob("*/submission.npz")), out=tmp_path / "official") == 4
 
 
@@ -120,8 +120,7 @@ def test_draws_from_states_need_code_which_must_evaluate_the_density(tmp_path, s
     np.save(tmp_path / "states.npy", states)
     made = problem.submit(states, gradients=20, method="states", out=tmp_path / "theirs")
     assert any(
-        "exact draws with 20 declared gradients" in doubt
-        for doubt in row(tmp_path / "theirs", "states", tmp_path)["doubts"]
+        "exact draws with 20 declared gradients" in doubt for doubt in row(tmp_path / "theirs", "states")["doubts"]
     )
     assert official(made.path, out=tmp_path / "official") == 2
     assert "names no code" in capsys.readouterr().err
@@ -130,7 +129,7 @@ def test_draws_from_states_need_code_which_must_evaluate_the_density(tmp_path, s
     assert "without one evaluation of the density" in capsys.readouterr().err
     once = stolen.replace("    return", "    problem.log_density(np.zeros(6))\n    return")
     assert official(made.path, out=tmp_path / "official", code=sampler(once)) == 0
-    again = row(tmp_path / "official", "states", tmp_path)
+    again = row(tmp_path / "official", "states")
     assert again["budget"]["used"] == 1  # counted, and three equal seeds are one
     assert again["seeds"] == [0]
     assert any("exact draws with 1 gradients" in doubt for doubt in again["doubts"])
@@ -140,9 +139,9 @@ def test_a_declared_budget_is_counted_by_the_run(tmp_path, sampler, capsys):
     problem, code = rb.fidelity.problem("logistic"), sampler()
     draws = np.random.default_rng(0).standard_normal((50, 6))
     made = problem.submit(draws, gradients=100, method="walk", out=tmp_path / "theirs")
-    assert row(tmp_path / "theirs", "walk", tmp_path)["declared"]
+    assert row(tmp_path / "theirs", "walk")["declared"]
     official(made.path, out=tmp_path / "official", code=code)
-    counted = row(tmp_path / "official", "walk", tmp_path)
+    counted = row(tmp_path / "official", "walk")
     assert (counted["declared"], counted["rerun"], counted["budget"]["used"]) == (False, True, 100)
     capsys.readouterr()
     assert official(made.path, out=tmp_path / "greedy", code=sampler(steps=900)) == 1
