@@ -1,4 +1,4 @@
-"""`retinabench fidelity tasks | reference | import | run | tune | score | board`: closeness of posteriors to references."""
+"""`retinabench fidelity tasks | reference | import | run | tune | score | rerun | board`: closeness of posteriors to references."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from retinabench.cli.application import (
     BurnIn,
     Chains,
     Device,
+    ExitCode,
     Json,
     Keep,
     Seed,
@@ -257,6 +258,40 @@ def score(
     _say_what_is_not_installed([evaluator.reference])
 
 
+def rerun(
+    files: Annotated[list[Path], argument("FILE", "Submissions of one entry, its seeds: files or run folders.")],
+    out: Annotated[Path, option("--out", "FOLDER", "Folder for the runs, which `board` ranks.")],
+    code: Annotated[
+        str,
+        option(
+            "--code",
+            "FILE.py:FUNCTION",
+            "The author's function sample(problem, gradients, seed) -> draws; it is executed.",
+        ),
+    ] = "",
+    data: TargetFolder = None,
+    json: Json = None,
+    quiet: Silent = False,
+) -> int | None:
+    """Run the code behind a submission again with the seeds 0, 1 and 2, and compare; a file that does not hold exits with 4.
+
+    Entries of the package and of plug-ins need no --code. The runs are marked "rerun": an official board ranks their folder alone.
+    """
+    from retinabench.fidelity.leaderboard.files import make_evaluator, task_of
+    from retinabench.fidelity.rerun import rerun as run_again
+    from retinabench.fidelity.submissions.submission import read_submission, submission_in
+    from retinabench.fidelity.targets.target import TARGETS
+
+    paths = [submission_in(file) if file.is_dir() else file for file in files]
+    evaluator = make_evaluator(TARGETS.find(task_of(paths[0])), data, None)
+    target, known = evaluator.target, evaluator.data
+    submissions = [read_submission(path, target, len(known.test), known.sha256) for path in paths]
+    compared = run_again(submissions, evaluator, out, code, progress_of(quiet))
+    print_result("\n".join(one.text for one in compared), json, lambda: {"files": [one.to_dict() for one in compared]})
+    say(out)
+    return None if all(one.holds for one in compared) else ExitCode.REFUTED
+
+
 def board(
     folders: Annotated[list[Path], argument("FOLDER", "Folders with submissions for any tasks, or such files.")],
     out: Annotated[Path, option("--out", "FOLDER", "Folder for index.html, board.md and board.json.")] = Path(
@@ -305,6 +340,7 @@ VERBS: Verbs = {
     "run": (run, "retinabench fidelity run map --task fundus"),
     "tune": (tune, "retinabench fidelity tune sghmc --task fundus-small --trials 8"),
     "score": (score, "retinabench fidelity score probabilities.csv --task fundus --json scores.json"),
+    "rerun": (rerun, "retinabench fidelity rerun theirs/submission.npz --code sampler.py:sample --out official"),
     "board": (board, "retinabench fidelity board fidelity-runs --out board"),
 }
 

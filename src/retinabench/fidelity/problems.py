@@ -5,6 +5,7 @@ Letters: P weights, S draws, N training points, M test points, D inputs, C class
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, WorkError
 from retinabench.core.results import JsonObject, json_content
 from retinabench.core.version import __version__
 from retinabench.fidelity.leaderboard.files import keep_submission, make_evaluator, score_among_shipped
@@ -20,8 +21,8 @@ from retinabench.fidelity.leaderboard.results import TaskBoard, rank_json
 from retinabench.fidelity.leaderboard.tables import task_table
 from retinabench.fidelity.networks import NETWORKS, Array, Categorical, Floats, Gaussian, in_parts
 from retinabench.fidelity.scoring.measures import ALL
-from retinabench.fidelity.submissions.submission import About, Budget, Implied, submission_of
-from retinabench.fidelity.targets.data import labels, load, standardised
+from retinabench.fidelity.submissions.submission import About, Budget, Implied, Submission, submission_of
+from retinabench.fidelity.targets.data import TargetData, labels, load, standardised
 from retinabench.fidelity.targets.target import TARGETS, Target
 from retinabench.reports.toolkit.tables import to_markdown
 
@@ -62,6 +63,7 @@ class Problem:
         test_inputs: Test inputs (M, D).
         test_targets: Test targets (M,), in the unit of `targets`.
         groups: Group of each test point (M,), such as "in_domain".
+        evaluations: How often the likelihood was evaluated by `log_density` and `gradient` in NumPy, per w.
 
     Examples:
         >>> import numpy as np
@@ -78,12 +80,13 @@ class Problem:
         (10, 200, 2)
     """
 
-    def __init__(self, target: Target, source: Path | None = None) -> None:
+    def __init__(self, target: Target, source: Path | None = None, data: TargetData | None = None) -> None:
         if target.network not in NETWORKS or target.points:
             known = ", ".join(name for name, one in TARGETS.items() if one.network in NETWORKS and not one.points)
             raise InputError(f"the density of '{target.name}' is not written in NumPy", hint=f"Name one of {known}.")
-        data = load(target, source)
+        data = data or load(target, source)
         self.target, self.source = target, source
+        self.evaluations, self.limit, self.traced = 0, math.inf, False
         self.name, self.parameters, self.prior_variance = target.name, target.parameters, target.prior_variance
         self.inputs, self.test_inputs = (inputs.astype(np.float64) for inputs in standardised(data))
         self.targets, self.test_targets = labels(data)
@@ -104,6 +107,7 @@ class Problem:
             An array (...), of the namespace; a number for one w.
         """
         weights = xp.asarray(weights)
+        self._count(weights, xp)
         outputs = self._network.outputs(weights, xp.asarray(self.inputs), xp)
         return self._likelihood.log_density(outputs, xp) - (weights * weights).sum(axis=-1) / (2 * self.prior_variance)
 
@@ -117,8 +121,17 @@ class Problem:
             An array (..., P), float64.
         """
         w = np.asarray(weights, np.float64)
+        self._count(w)
         slopes = self._likelihood.slopes(self._network.outputs(w, self.inputs, np))
         return np.asarray(self._network.slopes(w, self.inputs, slopes) - w / self.prior_variance)
+
+    def _count(self, weights: Array, xp: Any = np) -> None:
+        if xp is not np:
+            self.traced = True
+            return
+        self.evaluations += weights.size // self.parameters
+        if self.evaluations > self.limit:
+            raise WorkError(f"the sampler took more than the {self.limit:g} evaluations of its budget")
 
     def predict(self, weights: ArrayLike) -> Floats:
         """Return what each w predicts for the test points.
@@ -133,14 +146,21 @@ class Problem:
         return self._likelihood.predict(self._network.outputs(w, self.test_inputs, np))
 
     def submit(
-        self, draws: ArrayLike, *, gradients: float, method: str, seed: int = 0, out: str | Path = "fidelity-runs"
+        self,
+        draws: ArrayLike,
+        *,
+        method: str,
+        gradients: float | None = None,
+        seed: int = 0,
+        out: str | Path = "fidelity-runs",
     ) -> Submitted:
         """Write the predictions of draws as a submission, and score it among the shipped entries of its tier of the budget.
 
         Args:
             draws: (S, P), the weights of all chains after burn-in, in order.
-            gradients: Evaluations of the likelihood of all training points, with a gradient or without, of all chains and burn-in.
             method: What to call the sampler.
+            gradients: Evaluations of the likelihood of all training points, with a gradient or without, of all chains and burn-in;
+                default: `evaluations`.
             seed: Which of its runs it is, 0, 1, 2 ...
             out: Folder for submissions, which `retinabench fidelity board` ranks.
 
@@ -150,20 +170,24 @@ class Problem:
         Raises:
             InputError: The draws are not finite numbers of shape (S, P).
         """
-        w = np.asarray(draws, np.float64)
-        if w.ndim != 2 or w.shape[1] != self.parameters or not len(w) or not np.isfinite(w).all():
-            raise InputError(f"draws of shape {w.shape}: needed are finite numbers (S, {self.parameters})")
+        used = self.evaluations if gradients is None else gradients
+        submission = self.submission(draws, gradients=used, method=method, seed=seed)
         evaluator = make_evaluator(self.target, self.source, None)
-        predicted = in_parts(self.predict, w).astype(np.float32)
-        about = About(
-            task=self.name, method=method, title=method, seed=seed, version=__version__,
-            budget=Budget(used=gradients), implied=Implied(temperature=1, prior_variance=self.prior_variance, how="draws of the weights"),
-        )  # fmt: skip
-        submission = submission_of(predicted, self.target, about, seed)
         path = keep_submission(submission, evaluator, Path(out))
         board = score_among_shipped([submission], evaluator)
         title = next(title for title, entry in board.entries.items() if submission in entry.seeds)
         return Submitted(path, title, board)
+
+    def submission(self, draws: ArrayLike, *, gradients: float, method: str, seed: int) -> Submission:
+        """Return what `submit` writes."""
+        w = np.asarray(draws, np.float64)
+        if w.ndim != 2 or w.shape[1] != self.parameters or not len(w) or not np.isfinite(w).all():
+            raise InputError(f"draws of shape {w.shape}: needed are finite numbers (S, {self.parameters})")
+        about = About(
+            task=self.name, method=method, title=method, seed=seed, version=__version__,
+            budget=Budget(used=gradients), implied=Implied(temperature=1, prior_variance=self.prior_variance, how="draws of the weights"),
+        )  # fmt: skip
+        return submission_of(in_parts(self.predict, w).astype(np.float32), self.target, about, seed)
 
 
 def problem(name: str, data: str | Path | None = None) -> Problem:

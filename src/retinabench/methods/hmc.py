@@ -77,17 +77,17 @@ def transition(
     gain = likelihood + prior + kinetic  # H - H'
     acceptance = gain.clamp(max=0).exp().nan_to_num(0.0)
     accepted = uniform < acceptance
-    kept = State(
-        *(
-            torch.where(accepted.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-            for new, old in zip(
-                (proposal.weights, proposal.value, proposal.gradient),
-                (state.weights, state.value, state.gradient),
-                strict=True,
-            )
-        )
+    return _chosen(accepted, proposal, state), Transition(acceptance, accepted, -gain)
+
+
+def _chosen(accepted: Tensor, proposal: State, state: State) -> State:
+    """Return the proposal where it was accepted (K,), else the state."""
+    rows = accepted[:, None]
+    return State(
+        torch.where(rows, proposal.weights, state.weights),
+        torch.where(accepted, proposal.value, state.value),
+        torch.where(rows, proposal.gradient, state.gradient),
     )
-    return kept, Transition(acceptance, accepted, -gain)
 
 
 def leapfrog(
@@ -149,7 +149,7 @@ class StepSize:
 
 def first_step(log_likelihood: LogLikelihood, state: State, prior_variance: float, generator: torch.Generator) -> float:
     """Return a step size whose single leapfrog step is accepted about half the time, by doubling or halving."""
-    step, direction = math.sqrt(prior_variance) / 10, 0
+    step, direction = math.sqrt(prior_variance) / 10 if math.isfinite(prior_variance) else 0.1, 0
     for _ in range(60):
         _, info = transition(
             log_likelihood, state, prior_variance=prior_variance, step=step, steps=1, generator=generator
@@ -200,7 +200,8 @@ class Nuts:
 
     References:
         Hoffman & Gelman 2014, "The No-U-Turn Sampler"; Betancourt 2017, "A Conceptual Introduction to Hamiltonian Monte
-        Carlo", appendix A, for the multinomial weights and the criterion of the summed momenta.
+        Carlo", appendix A, for the multinomial weights and the criterion of the summed momenta, which is also asked of each half
+        with the next point of the other, as Stan does since 2.21.
     """
 
     log_likelihood: LogLikelihood
@@ -244,14 +245,19 @@ class Nuts:
 
         A new stretch that may not be continued gives no sample, so that every point of the trajectory could have been its start.
         """
-        left, right = (old.left, new.right) if forwards else (new.left, old.right)
+        first, last = (old, new) if forwards else (new, old)
         momenta = old.momenta + new.momenta
         total = _log_sum(old.log_weight, new.log_weight)
         chance = new.log_weight - (old.log_weight if whole else total)
         taken = new.going and self._uniform() < math.exp(min(0.0, chance))
-        ahead = all(float((momenta * end.momentum.double()).sum()) > 0 for end in (left, right))
+        ahead = (
+            _ahead(momenta, first.left, last.right)
+            # Of independent Gaussians a whole period may end where it began without a turn between its ends.
+            and _ahead(first.momenta + last.left.momentum.double(), first.left, last.left)
+            and _ahead(last.momenta + first.right.momentum.double(), first.right, last.right)
+        )
         return Tree(
-            left, right, new.sample if taken else old.sample, total, momenta, new.going and ahead,
+            first.left, last.right, new.sample if taken else old.sample, total, momenta, new.going and ahead,
             old.acceptance + new.acceptance, old.steps + new.steps,
         )  # fmt: skip
 
@@ -262,6 +268,11 @@ class Nuts:
 
     def _uniform(self) -> float:
         return float(torch.rand((), generator=self.generator, dtype=torch.float64))
+
+
+def _ahead(momenta: Tensor, left: TrajectoryPoint, right: TrajectoryPoint) -> bool:
+    """Tell whether a stretch moves on at both of its ends, by the sum of its momenta (1, P)."""
+    return all(float((momenta * end.momentum.double()).sum()) > 0 for end in (left, right))
 
 
 def _log_sum(a: float, b: float) -> float:
@@ -320,6 +331,32 @@ def microcanonical_step(
     prior = (before.weights.double().square() - weights.double().square()).sum(dim=1) / (2 * prior_variance)
     error = first + second - gain - prior
     return ChainPoint(after, _refreshed(velocity, size / length, generator)), error
+
+
+def microcanonical_transition(
+    log_likelihood: LogLikelihood,
+    state: State,
+    *,
+    prior_variance: float,
+    size: float,
+    steps: int,
+    generator: torch.Generator,
+) -> tuple[State, Transition]:
+    """Move all chains once by a microcanonical trajectory that is accepted or rejected, so that the states have no bias.
+
+    The velocity is drawn anew, and the end is accepted with probability min(1, exp(-E)), E the energy error of the trajectory
+    (Robnik, Cohn-Gordon & Seljak 2025, "Metropolis Adjusted Microcanonical Hamiltonian Monte Carlo").
+    """
+    point = microcanonical_start(state, generator)
+    total = torch.zeros(len(state.weights), dtype=torch.float64, device=state.weights.device)
+    for _ in range(steps):
+        point, error = microcanonical_step(
+            log_likelihood, point, prior_variance=prior_variance, size=size, length=math.inf, generator=generator
+        )
+        total += error
+    acceptance = (-total).clamp(max=0).exp().nan_to_num(0.0)
+    accepted = torch.rand(len(total), generator=generator, dtype=torch.float64).to(total.device) < acceptance
+    return _chosen(accepted, point.state, state), Transition(acceptance, accepted, total)
 
 
 def _slope(state: State, prior_variance: float) -> Tensor:

@@ -68,14 +68,18 @@ def test_chains_that_disagree_fail_although_the_stated_r_hat_is_good(shipped):
     assert "times as much as its standard errors allow" in words
 
 
-def test_an_earlier_reference_is_provisional_and_says_what_it_lacks(shipped):
-    found = shipped.judgement
-    assert shipped.passed
+def test_an_earlier_reference_is_held_to_the_limits_of_today(shipped):
+    """3.3 % of the trajectories of `fundus` diverge; with 1 %, and half the step as decisive, it were provisional."""
+    assert [one.split(",")[0] for one in shipped.why] == [
+        "3.3% of the trajectories diverge", "the comparison with half the step would find a change of 0.19 four times in five"
+    ]  # fmt: skip
+    energy, half = shipped.about.energy_error, shipped.about.half_step
+    about = shipped.about.changed(
+        energy_error=replace(energy, diverged=0.01), half_step=replace(half, transitions=2 * half.transitions)
+    )
+    found = judge(replace(shipped, about=about))
     assert found.verdict == "provisional"
-    assert found.reservations[0].startswith("3.3% of the trajectories diverge")
     assert any("half a draw of the prior" in one for one in found.reservations)
-    often = shipped.about.changed(energy_error=replace(shipped.about.energy_error, diverged=0.2))
-    assert judge(replace(shipped, about=often)).verdict == "failed"
 
 
 @pytest.mark.parametrize("key", ["energy_error", "half_step", "acceptance", "kept"])

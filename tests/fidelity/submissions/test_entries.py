@@ -3,83 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import torch
-from torch import nn
-from torch.func import functional_call, grad, jacrev, vmap
 
-from retinabench.core.errors import InputError, WorkError
-from retinabench.fidelity.submissions.entries import (
-    EXAMPLES,
-    GradientMeter,
-    check_plan,
-    entries,
-    entry,
-    entry_run,
-    planned,
-    within,
-)
+from retinabench.core.errors import InputError
+from retinabench.fidelity.submissions.entries import check_plan, entries, entry, entry_run, planned, within
 from retinabench.fidelity.targets.target import TARGETS
 from retinabench.methods.base import FidelitySettings
 from support.tiny_target import TRAIN, regression_target
-
-
-def network():
-    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-
-
-@pytest.fixture
-def metered():
-    meter = GradientMeter(examples=10, limit=None)
-    return meter, meter.watch(network())
-
-
-def test_passes_are_counted_without_gradients_too_and_predictions_are_not(metered):
-    meter, model = metered
-    x = torch.ones(7, 3)
-    model(x)
-    with torch.no_grad():
-        model(x[:3])
-    assert meter.used == 1
-    meter.stopped = True
-    model(x)
-    assert meter.used == 1
-
-
-def test_weights_from_outside_are_counted(metered):
-    meter, model = metered
-    weights = {name: p.detach() for name, p in model.named_parameters()}
-    functional_call(model, weights, (torch.ones(5, 3),))
-    assert meter.counts[EXAMPLES] == 5
-
-
-def test_copies_that_run_at_once_are_counted_one_by_one(metered):
-    meter, model = metered
-    weights = {name: p.detach() for name, p in model.named_parameters()}
-
-    def loss(weights, x):
-        return functional_call(model, weights, (x,)).square().sum()
-
-    chains = {name: torch.stack([p] * 6) for name, p in weights.items()}
-    vmap(grad(loss), in_dims=(0, None))(chains, torch.ones(5, 3))
-    assert meter.counts[EXAMPLES] == 6 * 5
-    # One Jacobian per example, the examples at once: one forward pass each.
-    vmap(jacrev(lambda w, x: functional_call(model, w, (x[None],))[0]), in_dims=(None, 0))(weights, torch.ones(9, 3))
-    assert meter.counts[EXAMPLES] == 6 * 5 + 9
-
-
-def test_a_method_that_takes_more_than_it_planned_is_stopped():
-    meter = GradientMeter(examples=10, limit=2)
-    model = meter.watch(network())
-    for _ in range(4):
-        model(torch.ones(5, 3))
-    with pytest.raises(WorkError, match="more than the 2 gradient evaluations"):
-        model(torch.ones(1, 3))
-
-
-def test_counts_go_on_from_those_that_a_checkpoint_brings_back():
-    meter = GradientMeter(examples=10, limit=None, counts={EXAMPLES: 20})
-    meter.watch(network())(torch.ones(10, 3))
-    assert meter.used == 3
 
 
 def run_of(method, budget=100, **optimizer):

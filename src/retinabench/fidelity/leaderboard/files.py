@@ -201,7 +201,7 @@ def _read(file: Path, evaluator: Evaluator) -> Submission:
     return read_submission(file, evaluator.target, len(data.test), data.sha256)
 
 
-def keep_submission(submission: Submission, evaluator: Evaluator, folder: Path) -> Path:
+def keep_submission(submission: Submission, evaluator: Evaluator, folder: Path, *, rerun: bool = False) -> Path:
     """Write a submission into a folder, for `fidelity board`; return its path."""
     target, data = evaluator.target, evaluator.data.sha256
     content = f"{submission.title} {content_hash(submission.arrays, submission.about)}".encode()
@@ -211,6 +211,8 @@ def keep_submission(submission: Submission, evaluator: Evaluator, folder: Path) 
     read = submission.about
     if not read.counted:  # writing would sign what no run has signed
         read = read.changed(evidence=None)
+    if read.rerun != rerun:  # only `fidelity rerun` says so
+        read = read.changed(rerun=rerun)
     about = read.changed(
         task=target.name, target=target.fingerprint(data), data=data, title=submission.title,
         method=read.method or submission.title,

@@ -19,6 +19,7 @@ from retinabench.fidelity.submissions.submission import Budget, Submission, Trac
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.comparison import RankedModel
 from retinabench.reports.leaderboard.board import Board, Entry
+from retinabench.reports.toolkit.printed import printed_tables
 
 Scores = Mapping[str, RankedModel]  # Values by measure.
 TRACKS: dict[Track, str] = {"stated": "stated posterior", "infinite": "infinite width", "open": "open track"}
@@ -84,8 +85,13 @@ class FidelityEntry(Entry[Submission]):
 
     @property
     def counted(self) -> bool:
-        """Whether its runs counted the budget of all its submissions."""
-        return all(one.about.counted for one in self.seeds)
+        """Whether its runs, or those of its code by `fidelity rerun`, counted the budget of all its submissions."""
+        return all(one.about.counted or (one.about.rerun and not one.about.traced) for one in self.seeds)
+
+    @property
+    def rerun(self) -> bool:
+        """Whether `fidelity rerun` made all its submissions."""
+        return all(one.about.rerun for one in self.seeds)
 
     @property
     def declared(self) -> bool:
@@ -165,14 +171,35 @@ class TaskBoard(Board[FidelityEntry]):
         return Draws(value, low, high, curve.most)
 
     def doubts(self, entry: FidelityEntry) -> list[str]:
-        """Return what readers should ask of an entry: more exact draws than its declared gradients, and seeds of its own choice."""
+        """Return what readers should ask of an entry: more exact draws than gradients, seeds of its own choice, nearer than a chain."""
         found, draws, seeds = [], self.draws(entry.title), [one.about.seed for one in entry.seeds]
-        if entry.declared and draws is not None and entry.budget is not None and draws.value > entry.budget.used:
-            found.append(f"as near as {draws.text} exact draws with {entry.budget.used:,.0f} declared gradients")
+        if (
+            entry.kind == "submission"
+            and draws is not None
+            and entry.budget is not None
+            and draws.value > entry.budget.used
+        ):
+            gradients = f"{entry.budget.used:,.0f}{' declared' * entry.declared} gradients"
+            found.append(f"as near as {draws.text} exact draws with {gradients}")
+        for name, chain in self.published_chain.items():
+            value, sign = self.value(entry.title, ALL, name).value, 1 if MEASURES[name].higher else -1
+            if entry.kind == "submission" and sign * value > sign * chain:
+                found.append(
+                    f"nearer than the published chain of the reference, whose {MEASURES[name].label} is {chain:.3g}"
+                )
         numbers = sorted({seed for seed in seeds if seed is not None})
         if numbers != list(range(len(numbers))):
             found.append(f"seeds {', '.join(map(str, numbers))}, not 0 to {len(numbers) - 1}")
         return found
+
+    @property
+    def published_chain(self) -> Mapping[str, float]:
+        """The ranked measures of one chain of an imported reference against the others, where they were published."""
+        found = dict(self.evaluator.reference.about.published_ceiling or {})
+        for printed in printed_tables().values():
+            if printed.task == self.target.name and "HMC" in printed.rows:
+                found |= {name: value for name, (value, _) in printed.values("HMC").items()}
+        return {name: found[name] for name in self.ranked_measures if name in found}
 
     @property
     def chain_gradients(self) -> float | None:
@@ -239,6 +266,7 @@ class TaskBoard(Board[FidelityEntry]):
             "equivalent_draws": json_content(self.draws(entry.title)),
             "implied": None if first.implied is None else first.implied.model_dump(),
             "counted": entry.counted,
+            "rerun": entry.rerun,
             "declared": entry.declared,
         }
         ranks = {"rank": entry.rank, "rank_by_std": entry.rank_by_std}

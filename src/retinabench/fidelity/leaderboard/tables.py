@@ -200,7 +200,7 @@ def _budget_cell(entry: FidelityEntry) -> Cell:
     if (budget := entry.budget) is None:
         return UNDEFINED
     limit = budget.limit or budget.tier
-    said = ["over"] * budget.over + ["declared"] * entry.declared
+    said = ["over"] * budget.over + ["rerun"] * entry.rerun + ["declared"] * entry.declared
     return Cell(f"{budget.used:,.0f}" + (f" / {limit:,.0f}" if limit else ""), below=", ".join(said))
 
 

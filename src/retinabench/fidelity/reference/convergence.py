@@ -156,9 +156,8 @@ POWER_80 = 0.84  # standard errors beyond a threshold at which a test finds a ch
 class Thresholds:
     """What a reference must reach; `energy` and `half_step_z` are in standard errors, those by likelihood of probabilities or of y.
 
-    mcse: greatest 95 % quantile. diverged_earlier: of references older than this limit. dispersion: least median ratio of the std
-    of the first predictions over chains to that of the posterior. detectable: greatest median change that the comparison with half
-    the step misses one time in five.
+    mcse: greatest 95 % quantile. dispersion: least median ratio of the std of the first predictions over chains to that of the
+    posterior. detectable: greatest median change that the comparison with half the step misses one time in five.
     """
 
     chains: int = 4
@@ -170,7 +169,6 @@ class Thresholds:
     half_step_z: float = 3.0
     half_step_share: float = 0.05
     diverged: float = 0.01
-    diverged_earlier: float = 0.05
     dispersion: float = 1.0
     detectable: Mapping[str, float] = field(default_factory=lambda: {"categorical": 0.15, "gaussian": 0.15})
 

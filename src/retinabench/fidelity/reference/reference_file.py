@@ -12,8 +12,8 @@
 
 The verdict comes from the arrays. A file that keeps the states of its chains is judged by them alone: every diagnostic is computed
 again. Of earlier files R-hat is computed again from the means of chains and samples, and the worse of it and the stated one
-counts; acceptance, energy errors and the comparison with half the step are taken from their metadata. Thresholds that did not exist
-when they were made are reservations: such a reference is provisional, and still ranks.
+counts; acceptance, energy errors and the comparison with half the step are taken from their metadata: such a reference is provisional
+at best.
 
 The chains come with `retinabench-references` (`data_package.py`). Of a classification the package itself has an extract: the
 means of the chains and their errors, with the verdict on the whole file.
@@ -191,7 +191,7 @@ def predictive(reference: Reference) -> Floats:
 
 
 def later_verdict(likelihood: str, errors: EnergyErrors, found_change: float, width: float | None) -> list[str]:
-    """Return the reasons by the thresholds that version 0.1 did not have, in sentences."""
+    """Return the reasons by divergences, the power of the comparison with half the step, and the starts, in sentences."""
     limit, why = THRESHOLDS, []
     if not errors.diverged <= limit.diverged:
         why.append(
@@ -328,10 +328,8 @@ def _of_summaries(reference: Reference, likelihood: str) -> Judgement:
         if not ratio <= _STATED_ERRORS:
             why.append(f"the means of its chains vary {ratio:.0f} times as much as its standard errors allow")
     detectable = convergence.detectable(diagnosis.mcse, about.kept / halved.transitions)
-    later = later_verdict(likelihood, errors, detectable, None)
-    if errors.diverged > convergence.THRESHOLDS.diverged_earlier:
-        return Judgement((*why, *later))
-    return Judgement(tuple(why), (*later, LACKING, NO_STARTS))
+    why += later_verdict(likelihood, errors, detectable, None)
+    return Judgement(tuple(why), (LACKING, NO_STARTS))
 
 
 def _variances(reference: Reference) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

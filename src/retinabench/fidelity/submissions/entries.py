@@ -1,26 +1,19 @@
-"""The entries of the fidelity benchmark: the settings of each method, and the counted budget of its runs."""
+"""The entries of the fidelity benchmark: the settings of each method, and the gradients that a run plans."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from math import sqrt
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from retinabench.core.errors import InputError, WorkError, nearest
+from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import merged
 from retinabench.experiments.config import Run, load_run, override
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.base import FidelitySettings, is_composed
 from retinabench.methods.registry import METHODS
-
-EXAMPLES, SECONDS = "gradient_examples", "gradient_seconds"  # the names in a checkpoint's `counts`
 
 
 def planned(run: Run) -> float:
@@ -67,50 +60,6 @@ def check_plan(run: Run, limit: float) -> None:
     )
 
 
-@dataclass
-class GradientMeter:
-    """Counts the examples that pass a network, with gradients or without, until it is stopped for the predictions."""
-
-    examples: int
-    limit: float | None
-    counts: dict[str, float] = field(default_factory=dict)
-    stopped: bool = False
-    _last: float | None = None
-
-    @property
-    def used(self) -> float:
-        """Gradient evaluations per training example so far."""
-        return self.counts.get(EXAMPLES, 0) / self.examples
-
-    def watch(self, network: nn.Module) -> nn.Module:
-        """Count what passes `network` from now on, also through wrappers; return it."""
-        network.register_forward_hook(self._count)
-        return network
-
-    def _count(self, network: nn.Module, inputs: Any, output: Tensor) -> None:
-        if self.stopped:
-            return
-        now = time.perf_counter()
-        rows = _rows(output)
-        self.counts[EXAMPLES] = self.counts.get(EXAMPLES, 0) + rows
-        self.counts[SECONDS] = self.counts.get(SECONDS, 0) + (now - (self._last or now))
-        self._last = now
-        if self.limit is not None and self.used > self.limit + 1e-9:
-            raise WorkError(
-                f"the method took more than the {self.limit:g} gradient evaluations per training example that it "
-                "planned; its `gradients_per_example` is wrong"
-            )
-
-
-def _rows(output: Tensor) -> int:
-    """Return the rows (B, ...) of an output, times the copies of each that `torch.func.vmap` computes at once."""
-    per_row = max(1, output.numel() // max(1, len(output)))
-    functorch = torch._C._functorch
-    while functorch.is_functorch_wrapped_tensor(output):
-        output = functorch.get_unwrapped(output)
-    return output.numel() // per_row
-
-
 # Titles of the entries without a training loop (`untrained/run.py`), by name.
 UNTRAINED_TITLES = {
     "nngp": "infinite width (NNGP)",
@@ -118,8 +67,8 @@ UNTRAINED_TITLES = {
     "hmc": "HMC, one chain",
     "nuts": "NUTS, one chain",
     "mclmc": "microcanonical Langevin (MCLMC)",
-    "smc": "tempered particles (SMC)",
-    "svgd": "Stein variational gradient descent",
+    "mams": "microcanonical trajectories, adjusted (MAMS)",
+    "mile": "microcanonical ensemble (MILE)",
 }
 
 PER_POINT = " per point"

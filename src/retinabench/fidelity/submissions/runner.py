@@ -29,15 +29,8 @@ from retinabench.core.results import JsonObject, number_text
 from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, Training, execute_run
-from retinabench.fidelity.submissions.entries import (
-    SECONDS,
-    UNTRAINED_TITLES,
-    GradientMeter,
-    check_plan,
-    entry,
-    entry_run,
-    planned,
-)
+from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, check_plan, entry, entry_run, planned
+from retinabench.fidelity.submissions.meter import SECONDS, GradientMeter
 from retinabench.fidelity.submissions.submission import (
     About,
     Budget,
@@ -120,7 +113,7 @@ class TargetRuns:
 
         return Training(
             model=meter.watch(build_network(self.target, run.seed).to(device)),
-            batches=point_batches(self.data, run.optimizer.batch_size, run.seed, device),
+            batches=meter.handed_out(point_batches(self.data, run.optimizer.batch_size, run.seed, device)),
             predict=predicted,
             title=f"{run.method.name}, {self.target.name}, seed {run.seed}",
             counts=meter.counts,
@@ -196,8 +189,33 @@ def run_entry(
             name, target, data, budget=budget, seed=seed, out=out, overrides=overrides,
             progress=resources.progress,
         )  # fmt: skip
-    chosen = entry(name)
-    run = entry_run(chosen, target, len(data.train), budget, seed, overrides)
+    run = entry_run(entry(name), target, len(data.train), budget, seed, overrides)
+    return run_settings(
+        entry(name),
+        run,
+        target,
+        data,
+        budget=budget,
+        out=out,
+        over_budget=over_budget,
+        track=track,
+        resources=resources,
+    )
+
+
+def run_settings(
+    chosen: FidelitySettings,
+    run: Run,
+    target: Target,
+    data: TargetData,
+    *,
+    budget: float,
+    out: Path,
+    over_budget: str = "refuse",
+    track: Track = "stated",
+    resources: Resources = CPU,
+) -> Path:
+    """Do what `run_entry` does, with the settings of a run instead of an entry's for that budget."""
     planned(run)  # refuses what cannot take part
     check_track(implied_by(run, len(data.train)), target, track)
     if over_budget == "refuse":

@@ -200,6 +200,8 @@ class About(Frozen):
     implied: Implied | None = None
     evidence: dict[str, str] | None = None
     content: str | None = None
+    rerun: bool = False  # `fidelity rerun` made it, from the code of its author
+    traced: bool = False  # code whose evaluations could not be counted
 
     @property
     def counted(self) -> bool:

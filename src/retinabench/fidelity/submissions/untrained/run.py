@@ -47,8 +47,8 @@ HOW = {
     "hmc": "draws of one chain",
     "nuts": "draws of one chain",
     "mclmc": "draws of one chain, up to the error of its step",
-    "smc": "particles from the prior through powers of the likelihood",
-    "svgd": "particles that repel each other",
+    "mams": "draws of one chain",
+    "mile": "draws of chains from optimised starts, up to the error of their step",
 }
 
 

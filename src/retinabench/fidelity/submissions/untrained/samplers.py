@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from retinabench.core.errors import InputError
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import Target
-from retinabench.methods import hmc, particles
+from retinabench.methods import hmc
 from retinabench.methods.hmc import Nuts
 
 BURN_IN = 0.3  # share of a chain's gradients
@@ -21,22 +22,83 @@ BURN_IN = 0.3  # share of a chain's gradients
 
 @dataclass
 class Counted:
-    """A log-likelihood that counts its evaluations, of all training points by one chain each."""
+    """A log-likelihood that counts its evaluations, of all training points by one chain each; a trace keeps weights and gradients."""
 
     log_likelihood: hmc.LogLikelihood
     used: int = 0
+    trace: list[tuple[Tensor, Tensor]] | None = None
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> values (K,), gradients (K, P)."""
-        self.used += len(weights)
-        return self.log_likelihood(weights)
+        value, gradient = self.log_likelihood(weights)
+        self._keep(weights, gradient)
+        return value, gradient
 
     def gradient(self, weights: Tensor) -> Tensor:
         """(K, P) -> gradients (K, P); cheaper for some densities in closed form."""
         if not isinstance(self.log_likelihood, Density):
             return self(weights)[1]
+        gradient = self.log_likelihood.gradient(weights)
+        self._keep(weights, gradient)
+        return gradient
+
+    def _keep(self, weights: Tensor, gradient: Tensor) -> None:
         self.used += len(weights)
-        return self.log_likelihood.gradient(weights)
+        if self.trace is not None:
+            self.trace.append((weights.clone(), gradient.clone()))
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """log π(w) up to a constant as a function of z = w / scale, as `hmc` asks for a log-likelihood: the prior of z is flat."""
+
+    counted: Counted
+    prior_variance: float
+    scale: Tensor  # (P,)
+
+    def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """(K, P) -> values (K,), gradients (K, P)."""
+        weights = z * self.scale
+        value, gradient = self.counted(weights)
+        prior = weights.double().square().sum(dim=1) / (2 * self.prior_variance)
+        return value.double() - prior, self.scale * (gradient - weights / self.prior_variance)
+
+    def gradient(self, z: Tensor) -> Tensor:
+        """(K, P) -> (K, P)."""
+        weights = z * self.scale
+        return self.scale * (self.counted.gradient(weights) - weights / self.prior_variance)
+
+
+FLAT = math.inf  # the variance of a flat prior
+LEAST_TRACE = 20  # evaluations from which scales are estimated
+
+
+def _later(trace: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Return the weights (T, P) of the later half of a trace."""
+    return torch.cat([weights for weights, _ in trace[len(trace) // 2 :]])
+
+
+def scale_of(trace: Sequence[tuple[Tensor, Tensor]], prior_variance: float) -> Tensor | None:
+    """Return scales (P,) of the weights from the later half of a trace: √(std of w / std of ∇ log π); None from fewer than `LEAST_TRACE`.
+
+    It is exact for independent Gaussians, however few the points are and wherever they lie on the way to the mode. For others it lies
+    between the std and the conditional std of a weight (Seyboldt, Carlson & Carpenter 2025, "Preconditioning Hamiltonian Monte Carlo by
+    minimizing Fisher divergence").
+    """
+    if len(trace) < LEAST_TRACE // 2:
+        return None
+    weights = _later(trace)
+    slopes = torch.cat([gradient for _, gradient in trace[len(trace) // 2 :]]) - weights / prior_variance
+    finite = slopes.isfinite().all(dim=1) & weights.isfinite().all(dim=1)
+    if int(finite.sum()) < LEAST_TRACE // 4:
+        return None
+    ratio = weights[finite].double().std(dim=0) / slopes[finite].double().std(dim=0)
+    return (
+        ratio.sqrt()
+        .nan_to_num(1.0)
+        .clamp(1e-6 * math.sqrt(prior_variance), math.sqrt(prior_variance))
+        .to(weights.dtype)
+    )
 
 
 Advance = Callable[[int], None]
@@ -50,11 +112,12 @@ def prior_draws(target: Target, count: int, generator: torch.Generator) -> Tenso
 
 
 TRAJECTORIES = 20  # of the whole budget, at least
+ADAPTATION = 0.15  # share of a chain's gradients after which the scales are estimated
 
 
 @dataclass
 class _Chain:
-    """A chain under way: its density, state, step size and source of randomness, and its budget of gradients."""
+    """A chain under way, in coordinates z = w / scale: its density, state, step size and source of randomness, and its budget of gradients."""
 
     target: Target
     counted: Counted
@@ -62,6 +125,10 @@ class _Chain:
     size: hmc.StepSize
     generator: torch.Generator
     budget: int
+    density: hmc.LogLikelihood
+    prior_variance: float
+    scale: Tensor | float = 1.0
+    period: float = math.nan  # variance of the slowest direction, whose quarter period is a trajectory of `hmc`
 
     @property
     def adapting(self) -> bool:
@@ -71,12 +138,28 @@ class _Chain:
     def step(self) -> float:
         return self.size.step if self.adapting else self.size.adapted
 
+    @property
+    def weights(self) -> Tensor:
+        return self.state.weights * self.scale
+
+    def rescale(self) -> None:
+        """Estimate the scales of the weights from the gradients so far, and search the step again."""
+        trace, self.counted.trace = self.counted.trace, None
+        if (scale := scale_of(trace or [], self.target.prior_variance)) is None:
+            return
+        widest = self.target.prior_variance / float(scale.max()) ** 2  # the posterior is no wider than the prior
+        self.period = min(max(1.0, float(_later(trace or []).div(scale).var(dim=0).max())), widest)
+        self.state = hmc.start(Scaled(self.counted, self.target.prior_variance, scale), self.weights / scale)
+        self.scale, self.prior_variance = scale, FLAT
+        self.density = Scaled(self.counted, self.target.prior_variance, scale)
+        self.size = hmc.StepSize(hmc.first_step(self.density, self.state, FLAT, self.generator) / 2, 0.8)
+
 
 def _hmc(chain: _Chain, left: int) -> None:
-    steps = min(hmc.steps_for(chain.step, chain.target.prior_variance), max(1, chain.budget // TRAJECTORIES), left)
+    steps = min(hmc.steps_for(chain.step, chain.period), max(1, chain.budget // TRAJECTORIES), left)
     adapting = chain.adapting
     chain.state, info = hmc.transition(
-        chain.counted, chain.state, prior_variance=chain.target.prior_variance, step=chain.step, steps=steps,
+        chain.density, chain.state, prior_variance=chain.prior_variance, step=chain.step, steps=steps,
         generator=chain.generator,
     )  # fmt: skip
     if adapting:
@@ -86,7 +169,7 @@ def _hmc(chain: _Chain, left: int) -> None:
 def _nuts(chain: _Chain, left: int) -> None:
     depth = int(math.log2(min(left + 1, 1 + max(1, chain.budget // TRAJECTORIES))))
     adapting = chain.adapting
-    sampler = Nuts(chain.counted, chain.target.prior_variance, chain.step, chain.generator, max(1, min(10, depth)))
+    sampler = Nuts(chain.density, chain.prior_variance, chain.step, chain.generator, max(1, min(10, depth)))
     chain.state, acceptance, _ = sampler.transition(chain.state)
     if adapting:
         chain.size.update(acceptance)
@@ -103,100 +186,133 @@ def _chain(
     """Return the states of one chain after burn-in; its start alone where the search of the first step took the budget."""
     state = hmc.start(counted, prior_draws(target, 1, generator))
     first = hmc.first_step(counted, state, target.prior_variance, generator) / 4
-    chain = _Chain(target, counted, state, hmc.StepSize(first, 0.8), generator, budget)
+    size = hmc.StepSize(first, 0.8)
+    variance = target.prior_variance
+    chain = _Chain(target, counted, state, size, generator, budget, counted, variance, period=variance)
+    counted.trace = [] if ADAPTATION * budget >= LEAST_TRACE else None
     kept: list[Tensor] = []
     told = 0
     while counted.used < budget:
         adapting = chain.adapting
         transition(chain, budget - counted.used)
+        if counted.trace is not None and counted.used >= ADAPTATION * budget:
+            chain.rescale()
         if not adapting:
-            kept.append(chain.state.weights)
+            kept.append(chain.weights)
         advance(counted.used - told)
         told = counted.used
-    return kept or [chain.state.weights]
+    return kept or [chain.weights]
 
 
 EXACT: dict[str, Sampler] = {"hmc": partial(_chain, _hmc), "nuts": partial(_chain, _nuts)}
-FEWEST = 5  # particles
-LEAPFROGS = 5  # of a transition of `smc`
-FINE = 4  # `smc` reaches λ = (k / n)^FINE in the k-th of n transitions at the latest
-ACCEPTANCE = 0.8
-RATE = 0.1  # of the steps of `svgd`, in stds of the prior
+FEWEST = 5  # states that a variance is estimated from
+ADJUSTED_ACCEPTANCE = 0.9  # of `mams`
+FIRST = 0.05  # step of a microcanonical chain, as a part of the length of draws
 
 
-def _mclmc(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
-    """Return the states of one chain after burn-in."""
+def _mclmc(
+    target: Target,
+    counted: Counted,
+    budget: int,
+    generator: torch.Generator,
+    advance: Advance,
+    start: Tensor | None = None,
+    *,
+    adjusted: bool = False,
+) -> list[Tensor]:
+    """Return the states of chains (K, P) after burn-in; adjusted ones are trajectories that are accepted or rejected."""
     if target.parameters < 2:
         raise InputError(
             f"'mclmc' needs at least two weights, and {target.name} has one",
             hint="Run 'hmc' or 'nuts', which take any number.",
         )
-    scale = math.sqrt(target.prior_variance * target.parameters)  # of the prior's draws
-    point = hmc.microcanonical_start(hmc.start(counted, prior_draws(target, 1, generator)), generator)
-    size, length = hmc.VarianceStepSize(0.05 * scale), scale
+    weights = prior_draws(target, 1, generator) if start is None else start
+    chains, before = len(weights), counted.used
+    end_of_burn_in = before + BURN_IN * (budget - before)
+    adaptation = before + ADAPTATION * (budget - before)
+    counted.trace = [] if adaptation - before >= LEAST_TRACE else None
+    scale = torch.full((target.parameters,), math.sqrt(target.prior_variance))
+    point, density = _microcanonical_start(target, counted, weights, scale, generator)
+    length = math.sqrt(target.parameters)  # of draws of z
+    size = hmc.VarianceStepSize(FIRST * length)
+    adjustment: hmc.StepSize | None = None
     burned: list[Tensor] = []
     kept: list[Tensor] = []
-    while counted.used < budget:
-        burning = counted.used < BURN_IN * budget
-        moved, error = hmc.microcanonical_step(
-            counted, point, prior_variance=target.prior_variance, size=size.size, length=length,
-            generator=generator,
-        )  # fmt: skip
-        finite = math.isfinite(float(error))
-        if burning:
-            size.update(float(error), target.parameters)
-            burned.append(point.state.weights)
-        elif not kept and len(burned) > FEWEST:
-            length = float(torch.cat(burned[len(burned) // 2 :]).var(dim=0).sum().sqrt())
-            length = max(length, 2 * size.size)
-        point = moved if finite else hmc.microcanonical_start(point.state, generator)
+    while counted.used + chains <= budget:
+        burning, told = counted.used < end_of_burn_in, counted.used
+        if adjustment is None:
+            moved, errors = hmc.microcanonical_step(
+                density, point, prior_variance=FLAT, size=size.size, length=length, generator=generator
+            )
+            error = float(errors.square().mean().sqrt())
+            point = moved if math.isfinite(error) else hmc.microcanonical_start(point.state, generator)
+            if burning:
+                size.update(error, target.parameters)
+                burned.append(point.state.weights)
+        else:
+            step = adjustment.step if burning else adjustment.adapted
+            wanted = math.ceil(2 * length / step * float(torch.rand((), generator=generator)))
+            most = min((budget - counted.used) // chains, max(1, budget // TRAJECTORIES // chains))
+            state, info = hmc.microcanonical_transition(
+                density,
+                point.state,
+                prior_variance=FLAT,
+                size=step,
+                steps=max(1, min(wanted, most)),
+                generator=generator,
+            )
+            point = hmc.ChainPoint(state, point.velocity)
+            if burning:
+                adjustment.update(float(info.acceptance.mean()))
         if not burning:
-            kept.append(point.state.weights)
-        advance(1)
-    return kept
+            kept.append(point.state.weights * scale)
+        if counted.trace is not None and counted.used >= adaptation:
+            trace, counted.trace = counted.trace, None
+            if (found := scale_of(trace, target.prior_variance)) is not None:
+                point, density = _microcanonical_start(target, counted, point.state.weights * scale, found, generator)
+                scale, burned, size = found, [], hmc.VarianceStepSize(FIRST * length)
+        elif adjusted and adjustment is None and counted.used >= (adaptation + end_of_burn_in) / 2:
+            length, adjustment = max(length, _length(burned)), hmc.StepSize(size.size, ADJUSTED_ACCEPTANCE)
+        elif not kept and counted.used >= end_of_burn_in and len(burned) > FEWEST and not adjusted:
+            length = max(_length(burned), 2 * size.size)
+        advance(counted.used - told)
+    return kept or [point.state.weights * scale]
 
 
-def _smc(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
-    """Return the particles after each transition at λ = 1."""
-    count = _particles(budget, 100, 100)
-    state = hmc.start(counted, prior_draws(target, count, generator))
-    power, step = 0.0, 0.5 * math.sqrt(target.prior_variance)
-    steps = min(LEAPFROGS, (budget - counted.used) // count)
-    most = (budget - counted.used) // (count * steps)
-    kept: list[Tensor] = []
-    for number in range(1, most + 1):
-        if power < 1:
-            before, power = power, max(particles.next_power(state.value, power), (number / most) ** FINE)
-            rows = particles.resampled((power - before) * state.value, generator)
-            state = hmc.State(state.weights[rows], state.value[rows], state.gradient[rows])
-        state, info = particles.moved(
-            counted, state, power, prior_variance=target.prior_variance, step=step, steps=steps,
-            generator=generator,
-        )  # fmt: skip
-        step *= math.exp(float(info.acceptance.mean()) - ACCEPTANCE)
-        if power == 1:
-            kept.append(state.weights)
-        advance(count * steps)
-    return kept
+def _length(states: list[Tensor]) -> float:
+    """Return the root of the summed variances of the later half of the states."""
+    return float(torch.cat(states[len(states) // 2 :]).var(dim=0).sum().sqrt())
 
 
-def _svgd(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
-    """Return the particles after the last step; Adam's steps, whose rate falls to 0 by half a cosine."""
-    count = _particles(budget, 50, 50)
-    weights = prior_draws(target, count, generator)
-    steps, rate = budget // count, RATE * math.sqrt(target.prior_variance)
+def _microcanonical_start(
+    target: Target, counted: Counted, weights: Tensor, scale: Tensor, generator: torch.Generator
+) -> tuple[hmc.ChainPoint, Scaled]:
+    density = Scaled(counted, target.prior_variance, scale)
+    return hmc.microcanonical_start(hmc.start(density, weights / scale), generator), density
+
+
+OPTIMISED = 0.3  # of the budget of `mile`, before its chains start
+MEMBERS = (5, 8)  # fewest and most
+RATE = 0.1  # of its optimisation, in stds of the prior
+
+
+def _mile(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
+    """Return the states of microcanonical chains that start where an ensemble's members were optimised to.
+
+    Sommer, Robnik, Nozadze, Seljak & Rügamer 2025, "Microcanonical Langevin Ensembles".
+    """
+    members = int(np.clip(budget // 250, *MEMBERS))
+    weights = prior_draws(target, members, generator)
+    steps, rate = int(OPTIMISED * budget) // members, RATE * math.sqrt(target.prior_variance)
     optimizer = torch.optim.Adam([weights], lr=rate)
     for number in range(steps):
         optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * number / steps)) / 2
-        slope = counted.gradient(weights) - weights / target.prior_variance
-        weights.grad = -particles.stein_direction(weights, slope)
+        weights.grad = weights / target.prior_variance - counted.gradient(weights)
         optimizer.step()
-        advance(count)
-    return [weights]
+        advance(members)
+    return _mclmc(target, counted, budget, generator, advance, weights)
 
 
-def _particles(budget: int, share: int, most: int) -> int:
-    return min(budget, max(FEWEST, min(most, budget // share)))
-
-
-SAMPLERS: dict[str, Sampler] = {**EXACT, "mclmc": _mclmc, "smc": _smc, "svgd": _svgd}
+SAMPLERS: dict[str, Sampler] = {
+    **EXACT, "mclmc": _mclmc, "mams": partial(_mclmc, adjusted=True), "mile": _mile,
+}  # fmt: skip
