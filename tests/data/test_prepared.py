@@ -194,9 +194,3 @@ def test_referable_images_have_the_bright_patch(tmp_path):
         assert len(np.unique(data.records.patient_id[of_part])) == count // 2
     patch = data.images(np.arange(len(data.records)))[:, 4:9, 4:9].astype(int)
     assert ((patch.min(axis=(1, 2, 3)) >= 140) == data.label).all()
-
-
-def test_it_depends_on_its_seed_alone(tmp_path):
-    one, two, other = (open_prepared(make_prepared(tmp_path / name, seed=seed)) for name, seed in
-                       (("a", 0), ("b", 0), ("c", 1)))  # fmt: skip
-    assert one.fingerprint == two.fingerprint != other.fingerprint
