@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from sklearn.metrics import roc_auc_score
 
 from retinabench.cli import main as cli
 from retinabench.concepts import answer_bank
@@ -35,10 +36,13 @@ def test_the_command_trains_answers_and_examines(tmp_path, capsys):
     for name, row in questioned.items():
         truth = images.truth[images.sample_id == name][0]
         assert [row[c] == "1" for c in images.concepts] == truth.tolist()
-    found = json.loads((tmp_path / "a" / "network.json").read_text())
-    assert found["concepts"]["microaneurysm"]["questioned_positives"] == sum(
-        row["microaneurysm"] == "1" for row in questioned.values()
-    )
+    with open(tmp_path / "a" / "answers.csv", newline="") as handle:
+        said = {row.pop("image_id"): row for row in csv.DictReader(handle)}
+    for name, one in json.loads((tmp_path / "a" / "network.json").read_text())["concepts"].items():
+        present = np.array([row[name] == "1" for row in questioned.values()])
+        probs = [float(said[image][name]) for image in questioned]
+        assert one["questioned_positives"] == present.sum()
+        assert one["auroc"] == (pytest.approx(roc_auc_score(present, probs)) if present.any() else None)
 
 
 def test_a_network_that_cannot_be_built_leaves_the_folder_to_another(tmp_path, capsys):
@@ -77,6 +81,7 @@ def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
         (["idrid", "--source", ".", "--images", "50"], "--images is for synthetic data only"),
         (["synthetic", "--source", "."], "rendered, not read"),
         (["synthetic", "--images", "5"], "too few"),
+        (["synthetic", "--images", "1000001"], "1,000,001 images are more than are drawn (1,000,000)"),
         (["synthetic", "--images", "20", "--size", "9"], "--size is at least 16"),
         (
             ["synthetic", "--images", "20", "--grid", "64"],

@@ -106,13 +106,6 @@ def test_one_clear_line(files, capsys, more, says):
     assert says in lines[0]
 
 
-def test_another_examination_in_the_folder_is_refused(files, capsys):
-    assert run(arguments(files, "--questions", "20", "-q")) == 0
-    capsys.readouterr()
-    assert run(arguments(files, "--questions", "20", "-q", "--seed", "1")) == 2
-    assert "its seed differs" in capsys.readouterr().err
-
-
 def test_no_torch_is_imported():
     code = "import sys, retinabench.concepts, retinabench.concepts.examine; assert 'torch' not in sys.modules"
     subprocess.run(

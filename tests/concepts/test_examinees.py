@@ -62,31 +62,6 @@ def test_rows_are_found_by_their_ids_and_others_are_left_aside(tmp_path):
     assert found.hash == Answers(BANK, PROBS).hash
 
 
-@pytest.mark.parametrize(
-    ("probs", "message"),
-    [
-        (np.where(np.isnan(PROBS), 0, PROBS) * 100, "row 1, column 'a': is 90, outside [0, 1]. These look like percentages"),
-        (PROBS - 1, "These look like logits"),
-        (np.where(PROBS == 0.25, 1.5, PROBS), "row 1, column 'b': is 1.5, outside [0, 1]. A probability lies"),
-        (np.where(PROBS == 1, np.nan, PROBS), "row 3, column 'b': has no answer for image 'z'"),
-        (np.where(PROBS == 1, np.inf, PROBS), "row 3, column 'b': is infinite"),
-    ],
-)  # fmt: skip
-def test_what_is_no_probability_is_refused(probs, message, tmp_path):
-    with pytest.raises(InputError) as error:
-        read_answers(written(tmp_path / "t.parquet", probs=probs), BANK)
-    assert message in str(error.value)
-
-
-def test_a_missing_image_and_another_shape_are_refused(tmp_path):
-    with pytest.raises(InputError, match="has no row for 'z'"):
-        read_answers(written(tmp_path / "t.parquet", ("x", "y", "w")), BANK)
-    with pytest.raises(InputError, match="repeats 'x' of row 1"):
-        read_answers(written(tmp_path / "t.parquet", ("x", "x", "z")), BANK)
-    with pytest.raises(InputError, match="the answers have shape"):
-        Answers(BANK, PROBS[:2])
-
-
 # Commonest concept first: microaneurysm, with 70 % positives.
 STATED = {
     "biased-1": (0.9, 0.5, 0.5, 0.5), "biased-2": (0.5, 0.9, 0.9, 0.9), "unbiased": (0.7,) * 4,

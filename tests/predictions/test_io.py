@@ -19,36 +19,25 @@ from retinabench.core.errors import InputError
 from retinabench.predictions import columns, formats
 from retinabench.predictions.check import plain_id
 from retinabench.predictions.io import find_files, method_names, notes_of_files
-from support.prediction_bytes import DIALECTS, NONE, npz, parquet, read_bytes, refused
+from support.prediction_bytes import NONE, npz, parquet, read_bytes, refused
 
 
 def with_metadata(**metadata):
     return rb.Predictions(["a", "b"], [0, 1], [0.2, 0.7], metadata=metadata)
 
 
-def names(*pairs):
-    return method_names([Path(file) for file, _ in pairs], [one for _, one in pairs])
-
-
-def test_seeds_of_one_setting_share_a_name():
-    runs = [
-        ("r0/p.parquet", with_metadata(title="MAP", setting="x")),
-        ("r1/p.parquet", with_metadata(title="MAP", setting="x")),
-    ]
-    assert names(*runs) == ["MAP", "MAP"]
-
-
-def test_other_settings_of_one_method_are_told_apart():
-    runs = [
-        ("r0/p.parquet", with_metadata(title="MAP", setting="x")),
-        ("r1/p.parquet", with_metadata(title="MAP", setting="y")),
-    ]
-    assert names(*runs) == ["MAP (x)", "MAP (y)"]
-
-
-def test_files_without_metadata_are_never_taken_for_seeds_of_one_method():
-    assert names(("ours.csv", with_metadata()), ("theirs.csv", with_metadata())) == ["ours", "theirs"]
-    assert names(("a/p.csv", with_metadata()), ("b/p.csv", with_metadata())) == ["a/p.csv", "b/p.csv"]
+@pytest.mark.parametrize(
+    ("files", "metadata", "names"),
+    [
+        pytest.param(["r0/p", "r1/p"], [("MAP", "x"), ("MAP", "x")], ["MAP", "MAP"], id="seeds of one setting"),
+        pytest.param(["r0/p", "r1/p"], [("MAP", "x"), ("MAP", "y")], ["MAP (x)", "MAP (y)"], id="two settings"),
+        pytest.param(["ours.csv", "theirs.csv"], [None, None], ["ours", "theirs"], id="no seeds without metadata"),
+        pytest.param(["a/p.csv", "b/p.csv"], [None, None], ["a/p.csv", "b/p.csv"], id="nor of one file name"),
+    ],
+)
+def test_the_names_of_files(files, metadata, names):
+    about = [with_metadata() if one is None else with_metadata(title=one[0], setting=one[1]) for one in metadata]
+    assert method_names([Path(file) for file in files], about) == names
 
 
 def test_notes_name_the_files_that_they_are_about():
@@ -173,55 +162,6 @@ def test_files_that_are_too_large_are_refused_before_they_are_read(folder, monke
     pq.write_table(pa.table({"image_id": ids, "label": [0] * 3000, "prob": [0.5] * 3000}), sink)
     refused(folder, sink.getvalue(), "holds 3,000 rows")
     refused(folder, npz(image_id=np.array(ids), label=np.zeros(3000), prob=np.zeros(3000)), "holds 3,000 rows")
-
-
-SEEDS = [
-    *DIALECTS.values(),
-    parquet(),
-    parquet(prob=NONE, probs=[[0.1, 0.2], [0.2, 0.3]]),
-    npz(),
-    npz(grade=np.array([0, 3])),
-]
-
-
-@given(
-    st.sampled_from(SEEDS), st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=4)), max_size=6), st.booleans()
-)
-@settings(deadline=None, max_examples=200)
-def test_damaged_files_are_read_or_refused(folder_of_damage, seed, edits, cut):
-    content = bytearray(seed)
-    for place, piece in edits:
-        start = place % (len(content) + 1)
-        content[start : start + len(piece)] = piece
-    if cut and edits:
-        del content[edits[0][0] % (len(content) + 1) :]
-    read_or_refused(folder_of_damage, bytes(content))
-
-
-@given(
-    st.binary(max_size=200) | st.text(',;\n"0.51ab\t', max_size=60).map(lambda t: f"image_id,label,prob\n{t}".encode())
-)
-@settings(deadline=None, max_examples=200)
-def test_random_bytes_are_read_or_refused(folder_of_damage, content):
-    read_or_refused(folder_of_damage, content)
-
-
-@pytest.fixture(scope="module")
-def folder_of_damage(tmp_path_factory):
-    return tmp_path_factory.mktemp("damage")
-
-
-def read_or_refused(folder, content):
-    try:
-        found = read_bytes(folder, content)
-    except InputError as error:
-        printable = str(error).isprintable()
-    else:
-        printable = True
-        assert np.isin(found.label, (0, 1)).all()
-        assert ((found.probs >= 0) & (found.probs <= 1)).all()
-        assert len(set(found.image_id.tolist())) == len(found)
-    assert printable
 
 
 def test_paths_that_are_no_files(tmp_path):

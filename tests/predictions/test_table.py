@@ -146,6 +146,7 @@ def test_logits():
         ([[2.0, -1.0], [0.2, 3]], {"label": [0, 1]}, "Are they logits"),
         ([[0.2, 0.3, 0.5]], {"label": [0]}, "has 3 classes, and it is not said which are referable"),
         ([[0.2, 0.8]], {"label": [0], "referable_from": 2}, "has 2 classes: none is below"),
+        ([[0.2, 0.8]], {"label": [0], "referable_from": 0}, "none is below, or none from, class 0 on"),
         ([[0.2, 0.8]], {}, "column 'label': is missing"),
         ([0.2, 0.8], {"label": [0, 1]}, "column 'probs': has shape (2,)"),
         ([[0.2, 0.8]], {"label": [0], "grades": True}, "there are five grades"),

@@ -16,7 +16,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.data.dataset import Rows
-from retinabench.data.loader import ArraySource, Batches, ImageSource, Source, chunks, flip
+from retinabench.data.loader import ArraySource, Batches, ImageSource, Source, channel_statistics, flip
 from retinabench.data.prepared import Prepared
 from retinabench.experiments.config import find
 from retinabench.experiments.execution import Resources
@@ -180,18 +180,10 @@ class _Scaled(nn.Module):
 
 def _scale(model: ModelConfig, data: Prepared, rows: Rows) -> tuple[Tensor, Tensor]:
     """Return mean and std (1, 3, 1, 1) of the channels: those of the weights, or those of the training samples."""
-    if model.inputs == "standardised":
-        counts = np.zeros((3, 256), np.int64)  # exact, no float copy
-        for some in chunks(rows, PREDICT_AT_ONCE):
-            channels = data.images(some).reshape(-1, 3)
-            counts += np.stack([np.bincount(channels[:, c], minlength=256) for c in range(3)])
-        share, value = counts / counts.sum(axis=1, keepdims=True), np.arange(256) / 255
-        mean = share @ value
-        std = np.sqrt(np.maximum(share @ value**2 - mean**2, 1e-12))
-    else:
-        mean, std = SCALES.get(model.inputs, ((0.0,) * 3, (1.0,) * 3))
-    first, second = (torch.tensor(v, dtype=torch.float32).reshape(1, 3, 1, 1) for v in (mean, std))
-    return first, second
+    standardised = model.inputs == "standardised"
+    scale = channel_statistics(data, rows) if standardised else SCALES.get(model.inputs, ((0.0,) * 3, (1.0,) * 3))
+    mean, std = (torch.tensor(v, dtype=torch.float32).reshape(1, 3, 1, 1) for v in scale)
+    return mean, std
 
 
 def _check_logits(network: nn.Module, name: str, size: int, concepts: int) -> None:

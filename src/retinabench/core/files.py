@@ -40,7 +40,7 @@ ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}  # as `sha256sum` escapes nam
 SEAL = "checksum"
 MOST_READ = 1 << 30  # bytes of a folder that are read again at its end, the smallest files first
 OLD = 3600.0  # seconds; longer than any write takes
-ABSENT = "0" * 64  # is listed beside a checksum while there may not yet, or no longer, be a file
+ABSENT = "0" * 64  # a second accepted checksum before the first write of a file and while it is deleted
 HINT = "Restore it from a copy, or delete {} and repeat the command that made it."
 _written: dict[Path, tuple[str, int]] | None = None  # file -> its SHA-256 and inode, while `confirming`
 State = Literal["whole", "damaged", "missing", "without checksum"]
@@ -307,7 +307,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _temporary(path: Path, ending: str) -> Path:
-    """Return a new name beside `path`; it is cut where it would be longer than the 255 bytes that most file systems allow."""
+    """Return a new name in the folder of `path`, cut to the 255 bytes that most file systems allow."""
     start = os.fsdecode(os.fsencode(path.name)[:200])
     return path.with_name(f".{start}.{secrets.token_hex(4)}.{ending}")
 
@@ -341,7 +341,7 @@ def json_text(content: Any) -> str:
 
 
 def _list_checksum(path: Path, digest: str) -> None:
-    """List the checksum that `path` is about to have beside that of the file which is there; `ABSENT` for a deletion."""
+    """Accept the checksum that `path` is about to have, in addition to the one that it has; `ABSENT` for a deletion."""
     sums = read_checksums(path.parent)
     before = settled(path.parent, {path.name: sums[path.name]}) if path.name in sums else {}
     there = (sha256(path),) if path.name not in sums and path.exists() else (ABSENT,)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from retinabench.core.errors import InputError
 from retinabench.core.untrusted import shown
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Document:
     - `_also`: properties that follow the fields;
     - `_hidden`: fields that are not written;
     - `_optional`: fields and properties that are left out where they are None;
-    - `_inline`: those whose content stands beside the others in place of inside them;
+    - `_inline`: those whose own keys join those of the document, without a level of their own;
     - `_keys`: field or property -> its key, where that differs.
 
     Example:
@@ -134,12 +133,9 @@ class Tabular(ABC):
         """Draw the result."""
 
     def to_dataframe(self) -> pd.DataFrame:
-        try:
-            import pandas
-        except ImportError:
-            raise InputError(
-                "to_dataframe needs pandas", hint="Install it with: pip install pandas. `records()` does without."
-            ) from None
+        """Return the rows as a DataFrame; needs pandas, without which `records` does."""
+        import pandas
+
         return pandas.DataFrame(self.records())
 
     def _repr_html_(self) -> str:

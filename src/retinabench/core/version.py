@@ -1,4 +1,4 @@
-"""The version of the package. It stands here, below every layer, so that any module can record it."""
+"""The version of the package, in the lowest layer, so that any module can record it."""
 
 from pathlib import Path
 

@@ -62,12 +62,12 @@ class Survey:
     def check(self, out: Path, on_bad: str) -> None:
         """Raise `InputError` if a label has no file and `on_bad` is not 'skip'; the list is written next to `out`."""
         out = out.resolve()
-        beside = out.with_name(f"{out.name}.left_out.csv")
+        listing = out.with_name(f"{out.name}.left_out.csv")
         if self.no_file and on_bad != "skip":
-            self.write(beside)
-            raise missing_files(self.no_file, " ".join([f"All are listed in {beside}.", *self.other_kinds]))
+            self.write(listing)
+            raise missing_files(self.no_file, " ".join([f"All are listed in {listing}.", *self.other_kinds]))
         with contextlib.suppress(OSError):  # of an earlier, incomplete download
-            beside.unlink()
+            listing.unlink()
 
     def write(self, file: Path) -> None:
         """Write all that is left out as CSV (name, reason), if there is anything."""

@@ -232,7 +232,7 @@ class Meter:
         return int(torch.cuda.mem_get_info(self._device)[0])
 
     def peak(self, work: Callable[[], None]) -> int:
-        """Do the work; return the most bytes that it held beside those that were held before."""
+        """Do the work; return the most bytes that it held in addition to those held before."""
         torch.cuda.synchronize(self._device)
         torch.cuda.reset_peak_memory_stats(self._device)
         before = torch.cuda.memory_allocated(self._device)
@@ -337,14 +337,7 @@ class ImageSource:
         if self.standardise_over is None:
             return None
         rows = self.standardise_over[:: -(-len(self.standardise_over) // STATISTICS_IMAGES)]
-        counts = np.zeros((3, 256))  # a histogram is exact and needs no copy in floating point
-        for chunk in chunks(rows, 32):
-            images = self.data.images(chunk)
-            counts += [np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(3)]
-        share, value = counts / counts.sum(axis=1, keepdims=True), np.arange(256) / 255
-        mean = share @ value
-        std = np.sqrt(share @ value**2 - mean**2).clip(min=1e-6)
-        return self._on_device(mean, std)
+        return self._on_device(*channel_statistics(self.data, rows))
 
     def _on_device(self, mean: Any, std: Any) -> tuple[Tensor, Tensor]:
         on_device = [torch.tensor(v, dtype=torch.float32, device=self.device).reshape(1, 3, 1, 1) for v in (mean, std)]
@@ -461,6 +454,17 @@ class Batches:
     def targets(self, rows: Rows) -> Tensor:
         """Return the targets (len(rows),) of the given rows, on the device."""
         return torch.from_numpy(self.source.targets[rows]).to(self.device)
+
+
+def channel_statistics(data: Prepared, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and std (3,) of the channels in [0, 1] over the images of some rows."""
+    counts = np.zeros((3, 256))  # a histogram is exact and needs no copy in floating point
+    for some in chunks(rows, 32):
+        images = data.images(some)
+        counts += [np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(3)]
+    share, value = counts / counts.sum(axis=1, keepdims=True), np.arange(256) / 255
+    mean = share @ value
+    return mean, np.sqrt(np.maximum(share @ value**2 - mean**2, 1e-12))
 
 
 def array_batches(

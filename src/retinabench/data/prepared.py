@@ -52,8 +52,8 @@ def memory_map(path: Path) -> NDArray[Any]:
         warnings.simplefilter("error", UserWarning)  # a damaged header that NumPy takes for one of Python 2
         try:
             return np.asarray(np.lib.format.open_memmap(path, mode="r"))
-        except UserWarning as told:
-            raise ValueError(f"{path.name}: {told}") from None
+        except UserWarning as warning:
+            raise ValueError(f"{path.name}: {warning}") from None
 
 
 def fingerprint(records: Records, shards: Sequence[Path]) -> str:

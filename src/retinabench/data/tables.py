@@ -115,7 +115,7 @@ def read_columns(path: Path) -> Columns:
     columns: Columns = {}
     for name, cells in zip(table.column_names, table.columns, strict=True):
         if name in columns:
-            raise InputError("occurs twice in the header", file=path, column=name, hint="Rename one of them.")
+            raise InputError("appears twice in the header", file=path, column=name, hint="Rename one of them.")
         try:
             columns[name] = from_arrow(combined(cells), untyped=not parquet)
         except (ValueError, pa.ArrowException) as error:

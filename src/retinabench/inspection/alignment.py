@@ -32,7 +32,7 @@ RADII, ANGLES, FREQUENCIES = 20, 128, 32
 INNER, OUTER = 0.12, 0.92  # of the radius: between them lie the rings
 AVERAGE, CONTRAST = 0.04, 0.08  # of the diameter: std of the local average, and of the local contrast
 SCALES = (0.94, 0.97, 1.0, 1.03, 1.06)
-TURNS = (-1.4, -0.7, 0.7, 1.4)  # degrees beside the best of 128 rotations, which are 2.8 apart
+TURNS = (-1.4, -0.7, 0.7, 1.4)  # degrees from the best of 128 rotations, which are 2.8 apart
 SHIFT = 0.1  # of the diameter
 BLOCKS = 6  # along a side
 DARK = 3  # in every channel: no retina
@@ -76,7 +76,7 @@ def _normalised(grey: Floats, inside: NDArray[np.bool_]) -> Floats:
     mask, (near, wide) = inside.astype(np.float32), (AVERAGE * len(grey), CONTRAST * len(grey))
     fine = (grey - gaussian_filter(grey * mask, near) / np.maximum(gaussian_filter(mask, near), 1e-3)) * mask
     contrast = np.sqrt(gaussian_filter(fine**2, wide) / np.maximum(gaussian_filter(mask, wide), 1e-3))
-    # Where there is next to no contrast, noise must not be made as strong as vessels.
+    # With hardly any contrast, noise would become as strong as vessels.
     least = max(0.3 * float(np.median(contrast[inside])), 0.3)
     return np.asarray((fine / np.maximum(contrast, least)).clip(-3, 3) * mask, np.float32)
 

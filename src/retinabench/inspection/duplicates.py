@@ -186,11 +186,9 @@ class CopyGroup:
 
 def equal_pairs(key: NDArray[np.generic]) -> Pairs:
     """Return (P, 2) rows: each row whose key (N,) was seen before, with the first row that has it; "" is no key."""
-    order = np.argsort(key, kind="stable")
-    same = key[order][1:] == key[order][:-1]
-    start = np.maximum.accumulate(np.where(np.append(False, same), 0, np.arange(len(key))))
-    repeats = np.flatnonzero(np.append(False, same) & (key[order] != key.dtype.type()))
-    return np.stack([order[start[repeats]], order[repeats]], axis=1)
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    repeats = np.flatnonzero((first[which] != np.arange(len(key))) & (key != key.dtype.type()))
+    return np.stack([first[which[repeats]], repeats], axis=1)
 
 
 def likely_pairs(unit: Floats, least: float = LIKELY, nearest: int = NEAREST) -> Pairs:

@@ -48,7 +48,7 @@ class Tile:
 
     @property
     def source(self) -> str:
-        """The image as a JPEG data URI, for a page that stands alone."""
+        """The image as a JPEG data URI, for a page without other files."""
         with io.BytesIO() as out:
             thumbnail(self.image, 2 * SIDE).save(out, "JPEG", quality=80)
             return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 
 NOT_KNOWN = ("", "nan", "na", "n/a", "<na>", "nat", "none", "null")
-"""What stands for a patient who is not known, in any case: empty cells, and what tools write for them."""
+"""Cells that mean "no patient", in any case: empty cells, and what tools write for them."""
 
 OWN = "image "  # Before the image's id, the patient of an image without one.
 BLOCK = 1 << 16  # Rows of a block.
@@ -53,7 +53,7 @@ def plain_id(text: str) -> str:
 
 
 def indistinct(values: Iterable[str]) -> tuple[str, str] | None:
-    """Return two different ids of one form, such as `p1` and `p1` with a blank behind it, or `1` and `1.0`; None without such."""
+    """Return two different ids of one form, such as `p1` and `p1 `, or `1` and `1.0`; None without such a pair."""
     words = set(values)
     seen: dict[str, str] = {}
     for word in sorted(word for word in words if not _UNMISTAKABLE(word) or _FLOAT_OF_WHOLE(word)):
@@ -145,8 +145,8 @@ def _tidy(text: Text, *, ids: bool) -> Rows:
         blank, end = points == ord(" "), points == 0
         good = ((points - np.uint32(ord(" ")) <= ord("~") - ord(" ")) | end).all(axis=1)
         # A blank is followed by a letter: neither by a blank nor by the end, and it does not come first.
-        behind = np.append((blank | end)[:, 1:], np.ones((len(points), 1), bool), axis=1)
-        good &= ~(blank & behind).any(axis=1) & ~blank[:, :1].any(axis=1)
+        after = np.append((blank | end)[:, 1:], np.ones((len(points), 1), bool), axis=1)
+        good &= ~(blank & after).any(axis=1) & ~blank[:, :1].any(axis=1)
         good &= ~(end[:, :-1] & ~end[:, 1:]).any(axis=1)  # a zero byte inside
         if ids and (dotted := np.flatnonzero((points == ord(".")).any(axis=1))).size:
             good[dotted[((points[dotted] <= ord("9")) | end[dotted]).all(axis=1)]] = False
@@ -182,7 +182,7 @@ def refuse_partly(patient: Text, image: Text, where: str, file: str | None = Non
 
 
 def code_points(text: Text) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-    """Yield the first row of each block of texts (N,) and its (B, L) code points, 0 behind the end of a text."""
+    """Yield the first row of each block of texts (N,) and its (B, L) code points, 0 after the end of a text."""
     length = text.dtype.itemsize // 4
     for start in range(0, len(text), BLOCK):
         part = np.ascontiguousarray(text[start : start + BLOCK], f"=U{length}")
@@ -212,10 +212,7 @@ def first_empty(text: Text) -> int | None:
 
 
 def all_differ(text: Text) -> bool:
-    """Tell whether no text stands twice.
-
-    Texts with the same hash of 64 bits are compared themselves.
-    """
+    """Tell whether all texts differ; those with the same hash of 64 bits are compared themselves."""
     hashes = _hashes(text)
     hashes.sort()
     twice = hashes[1:][hashes[1:] == hashes[:-1]]
@@ -255,7 +252,7 @@ def numbered(text: Text) -> tuple[NDArray[np.intp], int]:
 
 
 def _words(text: Text) -> list[NDArray[np.uint64]] | None:
-    """Eight characters of every text as one number each, the last ones first; None where there are others than ASCII."""
+    """Eight characters of every text as one number each, the last ones first; None unless all are ASCII."""
     length = text.dtype.itemsize // 4
     count = -(-length // 8)
     if not 0 < count <= MOST_WORDS:
@@ -357,7 +354,6 @@ class Check:
         return found[column], notes
 
     def unique(self, column: str, values: NDArray[np.str_]) -> None:
-        """Refuse an id that stands twice."""
         if all_differ(values):
             return
         order = np.argsort(values, kind="stable")

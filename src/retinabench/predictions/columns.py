@@ -28,7 +28,7 @@ SPLITS = ("validation", "test")
 OPTIONAL = ("grade", "grade_prob", "patient_id", "domain", "split", "fold", "uncertainty")
 GRADES = 5
 LABELLED = "labelled"
-"""The subgroup that tells known labels from empty ones ("no"), where a reader was told that labels may be empty."""
+"""The subgroup that says whether a label is known ("yes") or was empty ("no"); only of files that may lack labels."""
 
 MAX_ROWS = 20_000_000  # image ids of so many rows still fit an ordinary machine's memory
 MAX_VALUES = 400_000_000  # 3.2 GB of float64 probabilities
@@ -76,7 +76,7 @@ def check_columns(
     """Check that the needed columns are there, once each, and name the likely misspelling where not."""
     for name, times in Counter(names).items():
         if times > 1 and is_known(name):
-            raise InputError("occurs twice in the header", file=path, column=name)
+            raise InputError("appears twice in the header", file=path, column=name)
     numbers = sorted(number for name in names if (number := sample_number(name)) is not None)
     kinds = ("prob" in names) + ("probs" in names) + bool(numbers)
     if kinds > 1:
@@ -260,7 +260,7 @@ def _as_named(names: Sequence[str], wanted: Mapping[str, str], file: str | None)
         if known not in MAPPABLE and not is_known(known):
             raise InputError(f"unknown column '{known}'", hint=nearest(known, MAPPABLE))
         if names.count(name) != 1:
-            problem = "is missing" if name not in names else "occurs twice in the header"
+            problem = "is missing" if name not in names else "appears twice in the header"
             raise InputError(problem, file=file, column=name, hint=nearest(name, names[:20]))
     twice = next((name for name, times in Counter(wanted.values()).items() if times > 1), None)
     if twice is not None:
@@ -376,7 +376,7 @@ def kept_places(layout: Layout) -> tuple[list[int], Layout]:
     left = further[MAX_COLUMNS:]
     if not left:
         return list(range(len(layout.names))), layout
-    # A column is read by its own name, so one that stands twice is left out as well.
+    # A column is read by its own name, so one that appears twice is left out as well.
     gone = {*left, *(place for place in further if names[layout.names[place]] > 1)}
     places = [place for place in range(len(layout.names)) if place not in gone]
     note = f"{len(gone)} further columns are left out: only {MAX_COLUMNS} are kept"

@@ -372,7 +372,7 @@ _QUOTED_BEHIND_BLANKS = r'^ +"([^"]*)" *$'
 
 
 def unquote(table: pa.Table) -> pa.Table:
-    """Return a table of a CSV without the apostrophes that `_quoted` put before cells, and quotes behind ", "."""
+    """Return a table of a CSV without the apostrophes that `_quoted` put before cells, and quotes after ", "."""
     for place, field in enumerate(table.schema):
         if not pa.types.is_string(field.type):
             continue

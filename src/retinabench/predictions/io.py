@@ -1,6 +1,6 @@
 """Reading and writing the predictions file as Parquet, CSV or NPZ.
 
-The format is told by the first bytes, never by the file's name, and nothing is ever unpickled.
+The first bytes decide the format, never the name of the file. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def read_predictions(
 def unreadable(path: Path, error: Exception) -> InputError:
     """Return the error of a file that cannot be opened or parsed."""
     problems: dict[type[Exception], tuple[str, str | None]] = {
-        IsADirectoryError: ("is a folder, not a predictions file", "Name the file, such as predictions.parquet in it."),
+        IsADirectoryError: ("is a folder, not a file", "Name the file in it."),
         FileNotFoundError: ("does not exist", None),
         PermissionError: ("cannot be read (no permission)", None),
         MemoryError: ("does not fit into memory", "Score a random part of it, drawn by patient."),
@@ -122,7 +122,7 @@ def read_each(paths: Sequence[Path]) -> Iterator[Predictions]:
 
 
 def method_names(files: Sequence[Path], predictions: Sequence[Predictions]) -> list[str]:
-    """Name each file: runs by their method, told apart where they differ in more than the seed; others by file."""
+    """Name each file: runs by their method, with the setting where it differs; other files by their file name."""
     titles = [str(one.metadata.get("title", "")) for one in predictions]
     settings = [str(one.metadata.get("setting", "")) for one in predictions]
     of_title: dict[str, set[str]] = {}
@@ -158,7 +158,7 @@ def join_folds(files: Sequence[Path], predictions: Sequence[Predictions]) -> tup
 
 
 def notes_of_files(names: Sequence[str], notes: Sequence[Iterable[str]]) -> list[str]:
-    """Join the notes of several files: what is said of all stands once, the rest begins with the names of its files."""
+    """Join the notes of several files: a note on all of them comes once, any other begins with the names of its files."""
     about: dict[str, list[str]] = {}
     for name, said in zip(names, notes, strict=True):
         for note in dict.fromkeys(said):

@@ -443,7 +443,7 @@ class Predictions(Constructors, Tabular):
             Their predictions, without the images whose column `gradable` is 0.
 
         Raises:
-            InputError: An image has no label, whose 0 stands for one that is not known.
+            InputError: The label of an image is not known, and its 0 is a placeholder.
         """
         keep = gradable_rows(Check(self.source), self.subgroups.get(GRADABLE), len(self))
         if domain is not None:

@@ -45,7 +45,7 @@ FEW_ROWS = 5
 _ROUNDING = 0.03  # of the sum of printed probabilities
 GRADABLE = "gradable"  # The column that says which images can be graded: 1 or 0, yes or no, true or false.
 UNANSWERED = 0.5
-"""What stands for the missing probability of an image that cannot be graded; no number is computed from it."""
+"""Placeholder for the missing probability of an image that cannot be graded; no number is computed from it."""
 
 _WORDS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 
@@ -281,7 +281,7 @@ class Reading:
     columns: Mapping[str, str] = field(default_factory=dict)  # name in `Predictions` -> the table's column
     softmax: bool = False  # whether the columns `prob_0 …` are the probabilities of classes, not posterior samples
     grades: bool = False  # whether these classes are the grades 0 to 4
-    # the lowest referable grade, or "label" where the label stands whatever the grade; None for 2
+    # the lowest referable grade, or "label" where the label counts whatever the grade; None for 2
     referable_from: int | Literal["label"] | None = None
     method: str | None = None  # name of the method; files of one name are its seeds
     seed: int | None = None  # seed of the model
@@ -444,7 +444,7 @@ def _set_label(check: Check, known: dict[str, NDArray[Any]], reading: Reading) -
 
 
 def _set_some_labels(check: Check, known: dict[str, NDArray[Any]], reading: Reading) -> NDArray[np.str_]:
-    """Derive empty labels from the grade, where there is one; the others become 0. (N,) whether the label is known."""
+    """Derive empty labels from the grade where it is known; the others become 0. (N,) whether the label is known."""
     label = np.asarray(known.get("label", np.full(len(known["probs"]), np.nan)), np.float64)
     if "grade" in known:
         grade = checked_grades(check, known["grade"])
@@ -511,7 +511,7 @@ def arguments_of_arrow(
             columns[name] = np.stack([columns.pop(one) for _, one in parts], axis=1)
     if "prob" in columns:
         columns["probs"] = columns.pop("prob")
-    twice = [f"the column '{name[:60]}' is left out: it occurs twice" for name in times if name and times[name] > 1]
+    twice = [f"the column '{name[:60]}' is left out: it appears twice" for name in times if name and times[name] > 1]
     layout = replace(layout, notes=(*layout.notes, *twice))
     found = FileColumns(columns, further, layout, metadata, source, untyped)
     return arguments_of(found, reading)

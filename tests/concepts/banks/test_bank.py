@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
 from retinabench.concepts.banks import bank, masks
 from retinabench.concepts.banks.bank import Bank, prepare_samples, sample_rows
-from retinabench.concepts.questioning.examination import examine
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.prepared import open_prepared
-from support.concept_banks import make_bank
 
 
 def random_truth(n, c=3, seed=0):
@@ -72,25 +68,6 @@ def test_the_hash_tells_banks_apart():
 def test_wrong_banks(arguments, says):
     with pytest.raises(InputError, match=says):
         Bank(*arguments)
-
-
-def test_names_are_the_ids():
-    assert make_bank().name(3) == "image3"
-
-
-def test_a_million_regions_need_the_memory_of_a_chunk(tmp_path):
-    truth = np.lib.format.open_memmap(tmp_path / "truth.npy", "w+", np.int8, (1_024_000, 3))
-    truth[::50, 1] = 1
-    mapped = np.load(tmp_path / "truth.npy", mmap_mode="r")
-    tracemalloc.start()
-    found = Bank(None, ["a", "b", "c"], mapped)
-    asked = examine(found, lambda sample, concept: 0.1, questions=30)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert found.cells[1, 1] == 20_480
-    assert asked.to_dict()["asked"] == 30
-    # The truth alone takes 3 MB on disk; counting reads 4,096 rows at once.
-    assert peak < 1_500_000
 
 
 def numbered(n, unknown=False):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 
 import numpy as np
 import pytest
@@ -12,17 +11,17 @@ from pydantic import ValidationError
 
 from retinabench.concepts.banks import masks as lesion_images
 from retinabench.concepts.banks.bank import prepare_samples
-from retinabench.concepts.banks.definition import CocoFile, find_definition
+from retinabench.concepts.banks.definition import BankDefinition, CocoFile, find_definition
 from retinabench.concepts.banks.masks import (
     collected,
     image_of,
     matching,
     one_file,
     patient_of,
-    read_mask_files,
     run_lengths,
     uncompressed,
 )
+from retinabench.concepts.banks.open_bank import read_images
 from retinabench.core.errors import InputError
 from retinabench.data.archives import Files, open_files
 from retinabench.data.dataset import ConceptImages
@@ -116,34 +115,6 @@ def test_wrong_masks_are_named(isic):
     assert "holds no images" in refused("isic2018", truths)
 
 
-@pytest.mark.slow
-def test_isic_has_2594_images_and_12970_masks(tmp_path):
-    definition = find_definition("isic2018")
-    mask(tmp_path / "black.png")
-    mask(tmp_path / "white.png", (0, 0, 3, 3))
-    masks = [
-        f"ISIC2018_Task2_Training_GroundTruth_v3/ISIC_{k:07}_attribute_{attribute}.png"
-        for k in range(2594)
-        for attribute in definition.concepts
-    ]
-
-    class Published(Files):
-        """Of the masks, every tenth one of streaks is not empty."""
-
-        def read(self, name):
-            return drawn(name.endswith("0_attribute_streaks.png"))
-
-    @cache
-    def drawn(white):
-        return (tmp_path / ("white.png" if white else "black.png")).read_bytes()
-
-    images = [f"ISIC2018_Task1-2_Training_Input/ISIC_{k:07}.jpg" for k in range(2594)]
-    found = read_mask_files(definition, definition.masks, Published(tmp_path, loose={*images, *masks}))
-    assert len(masks) == 12_970
-    assert found.truth.shape == (2594, 5)
-    assert found.truth.sum(axis=0).tolist() == [0, 0, 260, 0, 0]
-
-
 def images_of(masks: np.ndarray) -> ConceptImages:
     """Images (N) with the given masks (N, C, H, W), black images."""
     n, concepts = masks.shape[:2]
@@ -187,6 +158,13 @@ def test_the_regions_of_drawn_images_add_up_to_them(tmp_path):
     assert (lit[:, 1:3, 1:3].mean(axis=(1, 2)) > lit[:, 0, 0]).all()  # the middle of the disc, not its dark corner
 
 
+def test_a_definition_says_how_many_retinas_are_drawn_and_of_which_population():
+    few = BankDefinition.model_validate({"title": "few", "synthetic": {"images": 11, "population": "shifted"}})
+    assert len(images := read_images(few, None, seed=3)) == 11
+    assert images.sample_id[0].startswith("shifted")
+    assert len(read_images(few, None, images=12)) == 12
+
+
 def test_every_drawn_lesion_belongs_to_one_concept():
     covered = [kind for kinds in lesion_images.DRAWN.values() for kind in kinds]
     # Beading is a change of the veins, not a lesion that the published concepts name.
@@ -220,13 +198,6 @@ def test_a_split_keeps_patients_whole_and_depends_on_the_seed_alone():
     again, other = lesion_images.split(images, seed=3)[1], lesion_images.split(images, seed=4)[1]
     assert np.array_equal(questioned, again)
     assert not np.array_equal(questioned, other)
-
-
-def test_too_few_and_too_many_images_are_refused():
-    with pytest.raises(InputError, match="9 images are too few"):
-        lesion_images.drawn(9)
-    with pytest.raises(InputError, match=r"100,000,000,000 images are more than are drawn \(1,000,000\)"):
-        lesion_images.drawn(10**11)
 
 
 def compressed(counts):

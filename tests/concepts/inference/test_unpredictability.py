@@ -14,7 +14,9 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.inference.unpredictability import (
     CENTRES,
     GRID,
-    PUBLISHED,
+    LENGTH,
+    NOISE,
+    SIGNAL,
     Performance,
     Unpredictable,
     bin_of,
@@ -84,8 +86,8 @@ def refitted(counts):
     """Mean and standard deviation on the grid, by scikit-learn."""
     process = pytest.importorskip("sklearn.gaussian_process")
     places = np.flatnonzero(counts)
-    shape = process.kernels.ConstantKernel(PUBLISHED.signal, "fixed") * process.kernels.RBF(PUBLISHED.length, "fixed")
-    model = process.GaussianProcessRegressor(shape, alpha=PUBLISHED.noise, optimizer=None)
+    shape = process.kernels.ConstantKernel(SIGNAL, "fixed") * process.kernels.RBF(LENGTH, "fixed")
+    model = process.GaussianProcessRegressor(shape, alpha=NOISE, optimizer=None)
     model.fit(CENTRES[places, None], counts[places])
     return model.predict(GRID[:, None], return_std=True)
 
@@ -99,7 +101,7 @@ def test_incremental_updates_equal_scikit_learn(places):
     mean, sd = refitted(model.counts)
     scale = max(1.0, float(model.counts.max()))
     assert model.mean() == pytest.approx(mean, abs=1e-10 * scale)
-    assert model.variance() == pytest.approx(sd**2, abs=1e-10 * PUBLISHED.signal)
+    assert model.variance() == pytest.approx(sd**2, abs=1e-10 * SIGNAL)
     halves = [sd[:51], sd[50:]]
     for reading, power in (("std", 1), ("variance", 2)):
         by_hand = [4 * np.trapezoid(half**power, dx=0.01) for half in halves]

@@ -17,7 +17,6 @@ from retinabench.concepts.questioning.strategies import (
     most_uncertain,
     rate_variance,
 )
-from retinabench.core.errors import InputError
 from support.concept_banks import make_answers, make_bank
 
 ALL = [name for name in STRATEGIES if name != "claims"]
@@ -129,12 +128,6 @@ def test_a_saturated_cell_is_left_alone():
     # As published, the two saturated cells are the most uncertain ones for ever.
     assert asked["published"] < 20
     assert asked["corrected"] > 100
-
-
-def test_an_unknown_strategy_names_the_nearest():
-    bank = make_bank()
-    with pytest.raises(InputError, match="Did you mean 'uncertainty'"):
-        examine(bank, make_answers(bank), strategy="uncertanty")
 
 
 @pytest.mark.parametrize(("right", "asked", "of"), [(0, 1, 1), (3, 5, 40), (40, 40, 41), (7, 9, 300)])

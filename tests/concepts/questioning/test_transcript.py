@@ -369,19 +369,6 @@ def test_two_examinations_do_not_write_one_transcript(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_another_process_is_kept_out_until_the_first_is_killed(tmp_path):
-    path = tmp_path / "transcript.jsonl"
-    process = examine_slowly(path)
-    try:
-        bank = make_bank()
-        with pytest.raises(InputError, match="another examination command is at work"):
-            examine(bank, counted(make_answers(bank), []), questions=200, transcript=path)
-        assert process.poll() is None
-    finally:
-        process.kill()
-        process.wait()
-
-
 def test_a_header_cut_short_starts_again(tmp_path):
     bank, path = make_bank(), tmp_path / "transcript.jsonl"
     examine(bank, make_answers(bank), questions=5, transcript=path)
@@ -393,13 +380,6 @@ def test_a_header_cut_short_starts_again(tmp_path):
     with pytest.raises(InputError, match="its schema differs"):
         examine(bank, make_answers(bank), questions=5, transcript=path)
     assert path.read_text() == "notes of somebody else"
-
-
-def test_a_folder_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    bank = make_bank()
-    with pytest.raises(InputError, match="cannot be written"):
-        examine(bank, make_answers(bank), questions=2, transcript=tmp_path / "file" / "transcript.jsonl")
 
 
 @pytest.mark.parametrize("fails", ["write", "truncate"])

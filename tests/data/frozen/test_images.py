@@ -23,8 +23,17 @@ from retinabench.data.preprocessing.preprocess import Recipe
 NAME = "retinabench-drawn-1-mini"
 
 
-@pytest.mark.parametrize("image_id", ["in_domain-000000", "in_domain-002000", "shifted-000599"])
+@pytest.mark.parametrize(
+    "image_id",
+    [
+        pytest.param("in_domain-000000", id="healthy"),
+        pytest.param("in_domain-000283", id="beaded veins"),
+        pytest.param("in_domain-002322", id="every other lesion"),
+        pytest.param("shifted-000599", id="shifted"),
+    ],
+)
 def test_a_drawn_image_has_its_hash(image_id: str) -> None:
+    """Pixel by pixel: anatomy, lesions and cameras are what they were when the benchmark was frozen."""
     truth = truth_of(NAME)
     image = images.drawn_image(frozen_benchmark(NAME))(image_id)
     assert image is not None

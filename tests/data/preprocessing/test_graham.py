@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFilter
+from PIL import Image
 from scipy.ndimage import binary_erosion, gaussian_filter
 
 from retinabench.core.errors import InputError
@@ -17,7 +17,6 @@ from retinabench.data.preprocessing.graham import (
     field_box,
     field_circle,
     graham,
-    median_of_25,
     square_box,
     square_image,
     square_mask,
@@ -78,14 +77,6 @@ def test_a_noisy_or_lightened_surround_is_no_retina(gamma, noise, x, y, radius):
     assert field_circle(image) == pytest.approx((x, y, radius), abs=0.02 * radius)
     expected = (max(0, x - radius), max(0, y - radius), min(1000, x + radius), min(700, y + radius))
     assert field_box(np.asarray(image)) == pytest.approx(expected, abs=0.2 * radius)
-
-
-@pytest.mark.parametrize("shape", [(60, 47), (7, 9), (1, 5), (40, 1)])
-def test_the_median_is_pillows(shape):
-    for levels in (4, 256):
-        grey = np.random.default_rng(levels).integers(0, levels, shape, dtype=np.uint8)
-        expected = Image.fromarray(grey).filter(ImageFilter.MedianFilter(5))
-        assert np.array_equal(median_of_25(grey), expected)
 
 
 def test_a_straight_border_is_no_circle():

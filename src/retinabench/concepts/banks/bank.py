@@ -58,6 +58,7 @@ class Bank:
 
     Attributes:
         samples: Number of samples n.
+        ids: (n,) text; None where samples are identified by their number.
         patient: (n,) number of the patient of each sample; None where each sample is a patient of its own.
         cells: (c, 2) int64, samples of each concept with truth 0 and 1.
     """
@@ -79,11 +80,11 @@ class Bank:
             needed = f"(n, {len(self.concepts)}) int8"
             raise InputError(f"the truth has shape {truth.shape} and type {truth.dtype}, needed is {needed}")
         self.truth, self.samples = truth, len(truth)
-        self._id: NDArray[np.str_] | None = None
+        self.ids: NDArray[np.str_] | None = None
         if sample_id is not None:
             ids = check.text("image_id", check.length("image_id", sample_id, self.samples))
             check.unique("image_id", ids)
-            self._id, _ = check.identified("image_id", ids)
+            self.ids, _ = check.identified("image_id", ids)
         self.patient: NDArray[np.intp] | None = None
         if patient is not None:
             names, codes = np.unique(check.length("patient_id", patient, self.samples), return_inverse=True)
@@ -101,14 +102,9 @@ class Bank:
         if not self.cells.any():
             raise InputError("the bank has no question: no truth is known", file=source)
 
-    @property
-    def ids(self) -> NDArray[np.str_] | None:
-        """(n,) text, None where samples are identified by their number."""
-        return self._id
-
     def name(self, sample: int) -> str:
         """Return the id of a sample, or its number if it has none."""
-        return str(sample) if self._id is None else str(self._id[sample])
+        return str(sample) if self.ids is None else str(self.ids[sample])
 
     def member(self, concept: int, truth: int, rank: int) -> int:
         before = self._before[:, concept, truth]
@@ -122,8 +118,8 @@ class Bank:
         digest = hashlib.sha256("\n".join((str(self.samples), *self.concepts)).encode())
         for start in range(0, self.samples, CHUNK):
             digest.update(np.ascontiguousarray(self.truth[start : start + CHUNK]).tobytes())
-            if self._id is not None:
-                digest.update("\n".join(self._id[start : start + CHUNK].tolist()).encode())
+            if self.ids is not None:
+                digest.update("\n".join(self.ids[start : start + CHUNK].tolist()).encode())
         if self.patient is not None:
             digest.update(np.ascontiguousarray(self.patient, np.int64).data)
         return digest.hexdigest()

@@ -21,7 +21,7 @@ HERE = Path(__file__).parent / "definitions"
 
 
 class LabelTable(Frozen):
-    """Images whose truth stands in a CSV, one row per image or per patient."""
+    """Images with a CSV of their truth, one row per image or per patient."""
 
     file: str
     image: str | list[str] = "image"
@@ -59,7 +59,7 @@ class LabelTable(Frozen):
 
 
 class MaskFiles(Frozen):
-    """Images whose truth stands in one mask file per concept."""
+    """Images with one mask file per concept as their truth."""
 
     images: str
     mask: str

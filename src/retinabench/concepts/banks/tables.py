@@ -45,10 +45,11 @@ from retinabench.data.labels import read_table as read_table_label_table
 from retinabench.predictions.check import Check
 from retinabench.predictions.columns import check_count, check_size
 from retinabench.predictions.formats import csv_columns, csv_dialect, open_parquet, read_table
+from retinabench.predictions.io import unreadable
 from retinabench.predictions.values import as_text, combined, not_a_number
 
 PATIENT = "patient_id"
-COLUMNS = 8  # of a Parquet file that are in memory at a time, beside the values
+COLUMNS = 8  # of a Parquet file that are in memory at a time, in addition to the values
 
 
 def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
@@ -89,14 +90,10 @@ def read_patients(path: Path) -> NDArray[np.str_] | None:
         if PATIENT not in names:
             return None
         if names.count(PATIENT) > 1:
-            raise InputError("occurs twice in the header", file=path, column=PATIENT)
+            raise InputError("appears twice in the header", file=path, column=PATIENT)
         table = read_table(path, [PATIENT]) if parquet else _csv(path, [], PATIENT)
     check = Check(str(path))
     return check.identified(PATIENT, check.text(PATIENT, _text(table[PATIENT])))[0]
-
-
-def _unchanged(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    return values
 
 
 def column_names(path: str | Path) -> list[str]:
@@ -109,7 +106,7 @@ def column_names(path: str | Path) -> list[str]:
 def read_concepts(
     path: Path,
     concepts: Sequence[str] | None,
-    convert: Callable[[str, NDArray[Any]], NDArray[Any]] = _unchanged,
+    convert: Callable[[str, NDArray[Any]], NDArray[Any]] = lambda name, values: values,
     dtype: type[np.generic] | None = None,
 ) -> tuple[NDArray[np.str_], list[str], NDArray[Any]]:
     """Read ``image_id`` and one numeric column per concept from a CSV or Parquet file."""
@@ -127,10 +124,8 @@ def read_concepts(
     values = np.empty((len(wanted), len(ids)), dtype or _type(path if parquet else None, wanted)).T
     for first in range(0, len(wanted), COLUMNS):
         some = wanted[first : first + COLUMNS]
-        try:
+        with _explained(path):
             part = read_table(path, some) if table is None else table
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path) from None
         for place, name in enumerate(some, start=first):
             values[:, place] = convert(name, _numbers(path, name, part[name].combine_chunks()))
     return image_id, wanted, values
@@ -147,7 +142,7 @@ def _type(path: Path | None, wanted: Sequence[str]) -> type[np.floating]:
 def _text(column: pa.ChunkedArray) -> NDArray[Any]:
     """Return ids as an array of text, or of whatever they are."""
     whole = pa.types.is_string(column.type) and not column.null_count
-    # NumPy drops zero bytes at the end of text; where there are any, they are refused as a column of objects.
+    # NumPy drops zero bytes at the end of text. A column of objects keeps them, and they are then refused.
     if not whole or pa.compute.any(pa.compute.match_substring(column, "\0")).as_py():
         return np.asarray(column.to_pylist(), object)
     return as_text(combined(column), int(pa.compute.max(pa.compute.utf8_length(column)).as_py() or 0))
@@ -171,12 +166,8 @@ def _explained(path: Path) -> Iterator[None]:
     """Say in one line why a file cannot be read."""
     try:
         yield
-    except FileNotFoundError:
-        raise InputError("does not exist", file=path) from None
-    except IsADirectoryError:
-        raise InputError("is a folder, needed is a CSV or Parquet file", file=path) from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {str(error).partition(chr(10))[0]}", file=path) from None
+        raise unreadable(path, error) from None
 
 
 def _columns(path: Path) -> tuple[bool, list[str]]:
@@ -198,11 +189,11 @@ def _wanted(path: Path, names: list[str], concepts: Sequence[str] | None) -> lis
     wanted = list(concepts) if concepts else [name for name in names if name not in ("image_id", PATIENT)]
     for name in ("image_id", *wanted):
         if names.count(name) > 1:
-            raise InputError("occurs twice in the header", file=path, column=name)
+            raise InputError("appears twice in the header", file=path, column=name)
         if wanted.count(name) > 1:
             raise InputError("is named twice as a concept", file=path, column=name, hint="Name it once.")
     if not wanted:
-        raise InputError("has no column beside image_id", file=path, hint="Add one per concept.")
+        raise InputError("has no column but image_id", file=path, hint="Add one per concept.")
     return wanted
 
 
@@ -219,7 +210,11 @@ def read_label_table(definition: BankDefinition, layout: LabelTable, files: File
     needed = [*layout.images, *layout.texts, *([layout.patient] if layout.patient else []), *layout.where]
     wanted = {concept: _words(given) for concept, given in definition.concepts.items()}
     columns = [] if layout.texts else [word for words in wanted.values() for word in words]
-    rows = _chosen(read_table_label_table(files, name, [*needed, *columns]), layout)
+    rows = [
+        row
+        for row in read_table_label_table(files, name, [*needed, *columns])
+        if all(row[1][column] in cells for column, cells in layout.where.items())
+    ]
     if not rows:
         raise InputError("holds no row that the bank reads", file=where, hint="See `where` of its definition.")
     if not wanted and not layout.texts:
@@ -246,28 +241,17 @@ def _words(given: str | list[str]) -> list[str]:
     return [given] if isinstance(given, str) else given
 
 
-def _chosen(rows: list[Row], layout: LabelTable) -> list[Row]:
-    return [row for row in rows if all(row[1][column] in cells for column, cells in layout.where.items())]
-
-
 def _truth(row: Row, wanted: dict[str, list[str]], layout: LabelTable, place: int, where: str) -> list[int] | None:
     """Return the truth of one image, None where it is left out."""
     if not layout.texts:
-        return [_joint([_meaning(row, word, layout, where) for word in words]) for words in wanted.values()]
-    items = _items(row[1][layout.texts[place]], layout)
+        meanings = [[_meaning(row, word, layout, where) for word in words] for words in wanted.values()]
+        # A concept of several columns is present in one of them, absent in all, or unknown.
+        return [1 if 1 in of_concept else min(of_concept) for of_concept in meanings]
+    parts = re.split(f"[{re.escape(layout.separators)}]", row[1][layout.texts[place]])
+    items = [item.strip().casefold() for item in parts if item.strip()]
     if not items or any(word.casefold() in item for item in items for word in layout.leave_out):
         return None
     return [int(any(word.casefold() in item for item in items for word in words)) for words in wanted.values()]
-
-
-def _joint(meanings: list[int]) -> int:
-    """Return the truth of a concept of several columns: present in one of them, absent in all, or unknown."""
-    return 1 if 1 in meanings else min(meanings)
-
-
-def _items(text: str, layout: LabelTable) -> list[str]:
-    parts = re.split(f"[{re.escape(layout.separators)}]", text)
-    return [item.strip().casefold() for item in parts if item.strip()]
 
 
 def _meaning(row: Row, column: str, layout: LabelTable, where: str) -> int:

@@ -50,7 +50,6 @@ References:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -70,20 +69,7 @@ GRID: Floats = np.arange(BINS + 1) / BINS
 OUTCOMES = ("tn", "fp", "fn", "tp")
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """Hyper-parameters: signal and noise are variances, length is in units of a."""
-
-    signal: float = 1.0
-    noise: float = 0.025
-    length: float = 0.1
-
-    def covariance(self, a: Floats, b: Floats) -> Floats:
-        """Return the (m, n) covariance of the noise-free function at a (m,) and b (n,)."""
-        return np.asarray(self.signal * np.exp(-((a[:, None] - b) ** 2) / (2 * self.length**2)))
-
-
-PUBLISHED = Kernel()
+SIGNAL, NOISE, LENGTH = 1.0, 0.025, 0.1  # two variances, and a length in units of a
 
 
 def says_yes(prob: float) -> bool:
@@ -136,7 +122,7 @@ class Performance:
         self._occupied: list[int] = []
         self._diagonal: list[float] = []  # of L
         self._w = np.empty((len(places), len(self._points)))
-        self._variance = np.full(len(GRID), PUBLISHED.signal)
+        self._variance = np.full(len(GRID), SIGNAL)
 
     def add(self, place: int) -> bool:
         """Count one answer in a bin; return whether the bin was new, so that the variance changed."""
@@ -144,8 +130,9 @@ class Performance:
         if self.counts[place] > 1:
             return False
         above = self._w[: len(self._occupied)]
-        row = PUBLISHED.covariance(self._points[[place]], self._points)[0] - above[:, place] @ above
-        self._diagonal.append(float(np.sqrt(row[place] + PUBLISHED.noise)))
+        covariance = SIGNAL * np.exp(-((self._points[place] - self._points) ** 2) / (2 * LENGTH**2))
+        row = covariance - above[:, place] @ above
+        self._diagonal.append(float(np.sqrt(row[place] + NOISE)))
         row /= self._diagonal[-1]
         self._w[len(self._occupied)] = row
         self._occupied.append(place)
@@ -350,7 +337,7 @@ class AnswerRanking(NamedTuple):
     pairs: int
 
 
-SLOPES = 9.0  # the sequence is narrowest, beside a fixed number, where a ninth to all of the bank was asked
+SLOPES = 9.0  # best where a ninth of the bank or more was asked: nearest to the interval for a fixed number
 
 
 def ranking(

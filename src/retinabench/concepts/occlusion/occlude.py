@@ -150,7 +150,7 @@ def _counts(effects: Sequence[Effect]) -> Table:
 
 
 AT_ONCE = 16  # images whose versions are in memory at a time
-REFERENCE = 100  # images without any concept, of which P(referable) is stated beside
+REFERENCE = 100  # images without any concept, whose P(referable) is stated for comparison
 Pixels = NDArray[np.uint8]
 
 
@@ -221,7 +221,7 @@ def _answered(
                 for place, (row, one) in enumerate(zip(some, made, strict=True)):
                     if concept not in one.filled:
                         continue
-                    told = OccludedImage(
+                    answer = OccludedImage(
                         str(images.sample_id[row]),
                         str(images.patient_id[row]),
                         concept,
@@ -233,8 +233,8 @@ def _answered(
                         else np.empty((0, 3)),
                         asked["rendered"][place] if concept in one.rendered else None,
                     )
-                    answered.append(told)
-                    best[concept] = _stronger(best.get(concept), told, one)
+                    answered.append(answer)
+                    best[concept] = _stronger(best.get(concept), answer, one)
             advance(len(some))
     return answered, [best[concept] for concept in (*images.concepts, ALL) if concept in best]
 
@@ -299,18 +299,18 @@ def _side(recipe: Recipe) -> int:
     return recipe.size if recipe.preprocess != "graham" else min(2 * recipe.size, 2048)
 
 
-def _stronger(before: Example | None, told: OccludedImage, one: Variants) -> Example:
+def _stronger(before: Example | None, answer: OccludedImage, one: Variants) -> Example:
     """Return the example with the larger change of P(referable)."""
-    change = float(told.occluded[0] - told.original[0])
+    change = float(answer.occluded[0] - answer.original[0])
     if before is not None and abs(before.change) >= abs(change):
         return before
-    shown = [("as it is", one.original, float(told.original[0]))]
-    shown.append(("filled", one.filled[told.concept], float(told.occluded[0])))
-    if one.controls[told.concept]:
-        shown.append(("control", one.controls[told.concept][0], float(told.controls[0, 0])))
-    if told.rendered is not None:
-        shown.append(("drawn without", one.rendered[told.concept], float(told.rendered[0])))
-    return Example(told.concept, told.image_id, change, tuple(shown))
+    shown = [("as it is", one.original, float(answer.original[0]))]
+    shown.append(("filled", one.filled[answer.concept], float(answer.occluded[0])))
+    if one.controls[answer.concept]:
+        shown.append(("control", one.controls[answer.concept][0], float(answer.controls[0, 0])))
+    if answer.rendered is not None:
+        shown.append(("drawn without", one.rendered[answer.concept], float(answer.rendered[0])))
+    return Example(answer.concept, answer.image_id, change, tuple(shown))
 
 
 def _effects(concepts: tuple[str, ...], answered: list[OccludedImage], options: OcclusionOptions) -> list[Effect]:
@@ -324,11 +324,11 @@ def _effects(concepts: tuple[str, ...], answered: list[OccludedImage], options: 
 
 def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> ConceptFreeImages:
     """Return the mean P(referable) of images without any concept."""
-    side, told = _side(model.recipe), []
+    side, probs = _side(model.recipe), []
     for start in range(0, len(rows), AT_ONCE):
         some = [images.image(int(row), side) for row in rows[start : start + AT_ONCE]]
-        told.append(_ask(model, some)[:, 0])
-    return ConceptFreeImages(len(rows), float(np.concatenate(told).mean()) if told else None)
+        probs.append(_ask(model, some)[:, 0])
+    return ConceptFreeImages(len(rows), float(np.concatenate(probs).mean()) if probs else None)
 
 
 def _notes(answered: list[OccludedImage], learnt: int | None) -> list[str]:
@@ -336,12 +336,12 @@ def _notes(answered: list[OccludedImage], learnt: int | None) -> list[str]:
     notes = []
     if learnt is None:
         notes.append(
-            "Whether the model was trained on these images is not known: name the folder of its run, beside its training data."
+            "It is not known whether the model was trained on these images: name the folder of its run, and keep its training data at hand."
         )
     elif learnt:
         notes.append(
-            f"The run was trained on {learnt} of the images (they have the same content, whatever their names): what it knows by heart "
-            "may hide an effect of the lesions, or look like one. Ask about other images."
+            f"The run was trained on {learnt} of the images (they have the same content, whatever their names). What it "
+            "has memorised may hide an effect of the lesions, or look like one. Use other images."
         )
     if lost:
         notes.append(

@@ -20,7 +20,9 @@ from retinabench.concepts.inference.claims import Claim, RateEnds
 from retinabench.concepts.inference.rates import ALPHA, Patients, Rate, accuracy, rate
 from retinabench.concepts.inference.unpredictability import (
     GRID,
-    PUBLISHED,
+    LENGTH,
+    NOISE,
+    SIGNAL,
     Admissible,
     AnswerRanking,
     Performance,
@@ -79,7 +81,7 @@ class ConceptResult:
                 "sd": np.sqrt(self.performance.variance()).tolist(),
                 "u_minus": u_minus,
                 "u_plus": u_plus,
-                "kernel": json_content(PUBLISHED),
+                "kernel": {"signal": SIGNAL, "noise": NOISE, "length": LENGTH},
             },
             "sensitivity": self.sensitivity.to_dict(),
             "specificity": self.specificity.to_dict(),
@@ -422,7 +424,7 @@ def _count_patients(bank: Bank, claims: Sequence[Claim], seed: int) -> None:
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """When to stop beside the decision of all claims and the end of the bank; None: never."""
+    """When to stop before all claims are decided and all questions asked; None: not before."""
 
     questions: int | None = None
     tolerance: float | None = None

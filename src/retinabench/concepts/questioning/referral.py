@@ -55,7 +55,7 @@ class Decisions:
 
 @dataclass(frozen=True)
 class Share(Interval):
-    """A share of images, with their number; its value is NaN where there is none."""
+    """A share of images, with their number; without images its value is NaN."""
 
     images: int = 0
 
@@ -72,7 +72,7 @@ class Shares(Document):
 
 @dataclass(frozen=True)
 class AtEqualGrade(Interval):
-    """Mantel and Haenszel's difference, the grades that enter it, and why it has no value where there are none."""
+    """Mantel and Haenszel's difference, the grades that enter it, and why it has no value without any."""
 
     _optional = ("why",)
 

@@ -14,7 +14,7 @@ The first four are those of Fountoukidou and Sznitman (2019). With the rules ``c
 questions occupied no new bin is skipped until all others are as far, since more of the same answers cannot lower its
 uncertainty; the rules ``published`` ask it until it is empty.
 
-With `+admissible` behind its name, such as `round-robin+admissible`, a strategy asks only questions whose answer is nearly equally
+With `+admissible` at the end of its name, such as `round-robin+admissible`, a strategy asks only questions whose answer is nearly equally
 likely to be yes or no among the samples with the same history (Geman et al. 2015), and ends when none is left. It then selects
 samples by their other concepts, as `unpredictability` does.
 

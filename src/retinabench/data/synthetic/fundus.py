@@ -78,11 +78,7 @@ class ImageTruth:
 
 def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> ImageTruth:
     """Return the truth of image `index`: patient index // 2, left eye if the index is even."""
-    where = _population(population)
-    for name, value in (("index", index), ("seed", seed)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-            raise InputError(f"{name} is {value!r}", hint=f"Give {name} as a whole number from 0 on.")
-    index, seed = int(index), int(seed)
+    where, index, seed = _population(population), int(index), int(seed)
     grade = _true_grade(index, seed, where)
     reader = stream("label", seed, where, index)
     reported = int(np.searchsorted(np.cumsum(CONFUSION[grade])[:-1], reader.random(), side="right"))
@@ -153,7 +149,6 @@ def _lesion_counts(grade: int, rng: np.random.Generator) -> dict[str, int]:
     return counts
 
 
-SMALLEST, LARGEST = 16, 2048
 MASK_SHARE = 0.35  # A pixel belongs to a lesion from this share times opacity on; the faintest haemorrhages reach 0.45.
 
 
@@ -179,10 +174,6 @@ def draw(
 ) -> Fundus:
     """Draw and return image `index` of a population; the same (seed, index, size) gives the same image anywhere."""
     facts = truth(index, seed=seed, population=population)
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not SMALLEST <= size <= LARGEST:
-        raise InputError(
-            f"size is {size!r}", hint=f"Give the side in pixels, a whole number from {SMALLEST} to {LARGEST}."
-        )
     key = (int(seed), population, facts.index)
     raster = Raster(int(size), facts.eye, facts.camera)
     eye = grow_eye(*key)
