@@ -111,7 +111,7 @@ def group(splits: tuple[str, ...], classes: tuple[int, ...], kind: str = "equal 
 def test_copies_are_not_denied_where_nothing_was_compared(plain: Inspection):
     assert "No copies." not in sentences(plain)
     text, mood = sentences(replace(plain, read_images=True))["No copies."]
-    assert (text, mood) == ("Nothing occurs twice among the images.", "good")
+    assert (text, mood) == ("Nothing appears twice among the images.", "good")
 
 
 def test_copies_across_splits_and_conflicts_are_counted(plain: Inspection):

@@ -117,7 +117,7 @@ def test_a_part_of_the_samples_has_a_mean_of_its_own(tmp_path, probs):
         (b"1,0,0,0,0\n1,0,0\n", "number of columns"),
         (b"a,b\n1,2\n", "not a table of numbers"),
         (b"prob_0,prob_2\n1,0\n", "column 'prob_1': is missing"),
-        (b"prob_0,prob_0\n1,0\n", "column 'prob_0': occurs twice"),
+        (b"prob_0,prob_0\n1,0\n", "column 'prob_0': appears twice"),
         (b"point,prob_0\n11,1\n", "row 1, column 'point': is 11 where point 0 is due"),
         (b"\xff\xfe1 2 3", "UTF-8|not a table"),
         (b"PK\x03\x04 torn", "not a whole archive"),

@@ -95,7 +95,7 @@ class Choices(Frozen):
     @model_validator(mode="after")
     def _distinct(self) -> Self:
         if len(set(self.choices)) < len(self.choices):
-            raise ValueError("the same choice occurs twice")
+            raise ValueError("the same choice appears twice")
         return self
 
     def value(self, u: float) -> Value:
@@ -147,7 +147,7 @@ def space_of(tree: JsonObject, *, name: str = "space", file: Path | None = None)
     parameters: dict[str, Range | Choices] = {}
     for key, table in _tables(tree, "", file):
         if key in parameters:
-            raise InputError(f"{key} occurs twice, dotted and as a table", file=file)
+            raise InputError(f"{key} appears twice, dotted and as a table", file=file)
         kind: type[Range] | type[Choices] = Choices if "choices" in table else Range
         options = list(kind.model_fields)
         try:

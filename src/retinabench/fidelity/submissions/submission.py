@@ -589,7 +589,7 @@ def _columns(path: Path, names: list[str], values: NDArray[np.float64]) -> Array
     for place, name in enumerate(names):
         if match := COLUMN.fullmatch(name):
             if int(match[2]) in found[match[1]]:
-                raise InputError("occurs twice", file=path, column=name)
+                raise InputError("appears twice", file=path, column=name)
             found[match[1]][int(match[2])] = place
         elif name == "point":
             order = np.flatnonzero(values[:, place] != np.arange(len(values)))
