@@ -103,7 +103,7 @@ def _from_dinov3(trunk: nn.Module, state: State) -> State:
     """
     if "storage_tokens" not in state:
         return state
-    renamed = {}
+    renamed: State = {}
     for name, value in state.items():
         if name.endswith("attn.qkv.bias"):
             query, _, of_value = value.chunk(3)
