@@ -20,6 +20,7 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, IterableDa
 from torch.utils.data import Dataset as TorchDataset
 
 from retinabench.core.errors import InputError
+from retinabench.core.files import check
 from retinabench.core.progress import QUIET, Bars
 from retinabench.core.results import JsonObject
 from retinabench.data.dataset import MODERATE, SPLITS, Records, Rows, make_records, referable
@@ -56,6 +57,15 @@ class Trained:
         history: A dictionary of losses and validation scores for each epoch.
         members: The runs that an ensemble or a cross-validation combines.
         notes: What should be known about the data.
+
+    Examples:
+        >>> import torch
+        >>> import retinabench as rb
+        >>> inputs = torch.arange(100.0)[:, None] / 100
+        >>> dataset = torch.utils.data.TensorDataset(inputs, (inputs[:, 0] > 0.5).long())
+        >>> trained = rb.train("map", dataset, model="linear", settings={"optimizer.epochs": 2})
+        >>> sorted(set(trained.predictions.split.tolist())), len(trained.history)
+        (['test', 'validation'], 2)
     """
 
     run: Run
@@ -117,7 +127,7 @@ def train(
         >>> inputs = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
         >>> dataset = torch.utils.data.TensorDataset(inputs, (inputs[:, 0] > 0).long())
         >>> network = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
-        >>> trained = rb.train("dropout", dataset, model=network, settings={"optimizer.epochs": 10})
+        >>> trained = rb.train("dropout", dataset, model=network, settings={"optimizer.epochs": 20, "optimizer.lr": 0.1})
         >>> rb.score(trained.predictions, bootstrap=0)["in_domain"].auroc.value > 0.9
         True
         >>> trained.posterior.predict(inputs[:3], samples=8, generator=torch.Generator().manual_seed(0)).shape
@@ -210,7 +220,7 @@ def _trained(runs: DatasetRuns, run: Run, out: Path, device: torch.device) -> Tr
     posterior: Posterior = METHODS[run.method.name].build(runs.network(run.seed).to(device), run, LIKELIHOOD)
     posterior.restore(load_tensors(folder / POSTERIOR))
     lines = folder / "metrics.jsonl"
-    history = [json.loads(line) for line in lines.read_text().splitlines()] if lines.is_file() else []
+    history = [json.loads(line) for line in check(lines).read_text().splitlines()] if lines.is_file() else []
     return Trained(run, posterior, predictions, history, (), runs.task.notes)
 
 
