@@ -17,6 +17,7 @@ from retinabench.core.version import __version__
 
 if TYPE_CHECKING:
     from retinabench.data.tasks import load_task
+    from retinabench.experiments.dataset_runs import Trained, train
     from retinabench.experiments.exporting.model import ExportedModel, load_model
     from retinabench.fidelity.problems import Problem
     from retinabench.integrations.pytorch import Outputs, evaluate_torch, predict_torch
@@ -59,6 +60,7 @@ __all__ = [
     "ScreeningReport",
     "SetComparison",
     "SetScores",
+    "Trained",
     "Transfer",
     "Triage",
     "__version__",
@@ -80,6 +82,7 @@ __all__ = [
     "referral_curve",
     "report",
     "score",
+    "train",
     "transfer",
     "triage",
     "write_predictions",
@@ -97,6 +100,7 @@ _MODULES = {
     "Scores": "metrics.score_results",
     "ScreeningReport": "metrics.clinical.screening_report",
     "SetScores": "metrics.score_results",
+    "Trained": "experiments.dataset_runs",
     "Transfer": "metrics.guarantees.transfer",
     "Triage": "metrics.guarantees.triage",
     "apply": "metrics.actions",
@@ -115,6 +119,7 @@ _MODULES = {
     "recalibrate": "metrics.recalibration",
     "referral_curve": "metrics.scoring",
     "score": "metrics.scoring",
+    "train": "experiments.dataset_runs",
     "transfer": "metrics.guarantees.transfer",
     "triage": "metrics.guarantees.triage",
     "write_predictions": "predictions.io",

@@ -58,7 +58,7 @@ def command(data, tmp_path, monkeypatch):
 
 
 def test_a_search_writes_table_configuration_and_figures(command, data, tmp_path, capsys):
-    assert command("--parallel", 2, "--quiet") == 0
+    assert command("--workers", 2, "--quiet") == 0
     out, err = capsys.readouterr()
     folder = tmp_path / "sweep" / "in_domain_auroc-corrected"
     assert out.splitlines()[-1] == str(folder / "best.toml")
@@ -204,7 +204,7 @@ def test_a_second_command_on_a_folder_is_refused_while_status_answers(file, tmp_
 @pytest.mark.slow
 def test_plan_then_the_whole_study_then_status(file, tmp_path, capsys):
     out = tmp_path / "out"
-    words = ["benchmark", str(file), "--out", str(out), "--quiet", "--device", "cpu", "--parallel", "1"]
+    words = ["benchmark", str(file), "--out", str(out), "--quiet", "--device", "cpu", "--workers", "1"]
     assert cli.run([*words, "--plan"]) == 0
     assert "6 runs" in capsys.readouterr().out
     assert not out.exists()

@@ -100,7 +100,7 @@ def test_benchmark_trains_it_in_worker_processes(installed):
     root, run = installed
     (root / "space.toml").write_text('optimizer.lr = { low = 0.01, high = 0.2, scale = "log" }\n')
     (root / "study.toml").write_text(STUDY)
-    run("benchmark", "study.toml", "--out", "study", "--parallel", 2, "--quiet")
+    run("benchmark", "study.toml", "--out", "study", "--workers", 2, "--quiet")
     summary = json.loads((root / "study" / "summary.json").read_text())
     assert "mirrored" in json.dumps(summary)
     assert len(list((root / "study").rglob("mirrored-*/predictions.parquet"))) >= 2

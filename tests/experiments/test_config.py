@@ -76,8 +76,12 @@ def test_a_broken_toml_file_is_named(tmp_path):
 
 @pytest.mark.parametrize("name", presets())
 def test_every_preset_is_valid(name):
-    run = load_run(name, data="d")
+    own = ["model.weights=timm"] if "retfound" in name else []  # whose file is the user's
+    run = load_run(name, own, data="d")
     assert run.method.name in METHODS
+    if own:
+        with pytest.raises(InputError, match=r"model\.weights"):
+            load_run(name, data="d")
     if name.startswith(("published", "corrected")):
         assert (run.model.name, run.model.inputs, run.optimizer.epochs) == ("resnet50", "unit", 90)
         assert name.split("/")[1] == run.method.name

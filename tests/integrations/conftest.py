@@ -13,11 +13,16 @@ from support.helpers import TINY, make_prepared
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory):
+def easy(tmp_path_factory):
+    """Prepared data of easy images."""
+    return make_prepared(tmp_path_factory.mktemp("easy") / "data")
+
+
+@pytest.fixture(scope="session")
+def trained(easy, tmp_path_factory):
     """A real run of three epochs."""
-    base = tmp_path_factory.mktemp("tracking")
-    run = load_run(None, [*TINY, "method=dropout"], data=str(make_prepared(base / "data")))
-    return execute(run, base / "runs", Resources("cpu"))
+    run = load_run(None, [*TINY, "method=dropout"], data=str(easy))
+    return execute(run, tmp_path_factory.mktemp("tracking"), Resources("cpu"))
 
 
 @pytest.fixture

@@ -14,7 +14,11 @@ import pytest
 import retinabench as rb
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
+from retinabench.experiments import run as runs_on_images
+from retinabench.integrations import trackers
 from retinabench.integrations.trackers import FILE, read_run, run_id, track_runs
+from retinabench.methods.training.checkpoint import Checkpoint
+from support.helpers import TINY
 from support.tracked_runs import finish, rows_of
 
 
@@ -119,6 +123,45 @@ def test_an_export_can_be_repeated_and_continued(unfinished, trained, tmp_path):
     assert [step for step, _ in scalars["loss"]] == [1, 2, 3]
     assert len(scalars["score/in_domain/auroc"]) == 1
     assert [path.name for path in (out / unfinished.name).iterdir()] == [FILE]
+
+
+@pytest.mark.parametrize("tracker", ["tensorboard", "wandb"])
+def test_a_training_is_seen_while_it_runs(tracker, easy, tmp_path, monkeypatch, server):
+    """After every checkpoint the tracker holds the epochs so far, and at the end the scores, without a second command."""
+    seen = []
+
+    def look(checkpoint, state, save=Checkpoint.save):
+        save(checkpoint, state)
+        seen.append(epochs())
+
+    def epochs():
+        if tracker == "wandb":
+            return [step for run in server.runs.values() for step, _ in run["points"]]
+        (folder,) = (tmp_path / "tracking").iterdir()
+        return [step for step, _ in read_events(folder)[0]["loss"]]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trackers, "PAUSE", 0)
+    monkeypatch.setattr(Checkpoint, "save", look)
+    monkeypatch.setattr(runs_on_images, "SAVED_EVERY", 0)
+    assert command(["train", "--data", str(easy), "--track", tracker, "--device", "cpu", "-q", *TINY]) == 0
+    assert seen == [[1], [1, 2], [1, 2, 3]]
+    (folder,) = (tmp_path / "runs").iterdir()
+    expected = read_run(folder).scores["score/in_domain/auroc"]
+    if tracker == "wandb":
+        (run,) = server.runs.values()
+        assert run["summary"]["score/in_domain/auroc"] == expected
+    else:
+        ((_, value),) = read_events(tmp_path / "tracking" / folder.name)[0]["score/in_domain/auroc"]
+        assert value == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_server_that_fails_does_not_end_the_training(easy, tmp_path, monkeypatch, server, capsys):
+    monkeypatch.chdir(tmp_path)
+    server.fail_after = 0
+    assert command(["train", "--data", str(easy), "--track", "wandb", "--device", "cpu", *TINY]) == 0
+    assert "the server is gone" in capsys.readouterr().err
+    assert command(["train", "--data", str(easy), "--track", "wanbd", "--device", "cpu", *TINY]) == 2
 
 
 class Server(types.ModuleType):

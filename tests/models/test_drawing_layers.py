@@ -12,6 +12,7 @@ from retinabench.experiments.config import load_run
 from retinabench.methods.layer_posteriors import Mfvi, Radial, Rank1
 from retinabench.methods.training.likelihood import Bernoulli
 from retinabench.models.build import build_model
+from retinabench.models.foreign import TimmNetwork
 from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import resnet18, resnet34, resnet50
 from retinabench.models.pretrained import fine_tune, freeze
@@ -104,7 +105,7 @@ def test_a_user_s_own_network_is_changed_in_place_and_what_stays_is_named():
             return self.heads["grade"](self.odd(self.stem(x)).mean(dim=(2, 3)))
 
     model = Own()
-    with pytest.warns(UserWarning, match=r"as they are: odd \(Standardised\)$"):
+    with pytest.warns(UserWarning, match=r"as they are: odd\.weight$"):
         Mfvi.build(model, run("mfvi"), Bernoulli())
     assert [type(m).__name__ for m in (model.stem, model.odd, model.heads["grade"][1])] == [
         "Variational", "Standardised", "Variational",
@@ -116,7 +117,7 @@ def test_a_user_s_own_network_is_changed_in_place_and_what_stays_is_named():
 def test_attention_that_reads_its_weights_past_the_layer_is_left_alone():
     """`nn.MultiheadAttention` never calls its output layer: replacing that one would change nothing, or fail."""
     model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    with pytest.warns(UserWarning, match=r"self_attn \(Multi.*self_attn.out_proj \(NonDyn"):
+    with pytest.warns(UserWarning, match=r"self_attn\.in_proj_weight, .*self_attn\.out_proj\.weight"):
         Mfvi.build(model, run("mfvi"), Bernoulli())
     assert [name for name, m in model.named_modules() if isinstance(m, Variational)] == ["linear1", "linear2"]
     use_generator(model, torch.Generator())
@@ -184,6 +185,19 @@ def test_dropout_finds_the_activations_of_other_packages_and_layers_with_names()
     use_generator(net, torch.Generator().manual_seed(0))
     passes = [net(torch.ones(5, 2)) for _ in range(2)]
     assert not torch.equal(*passes)
+
+
+def test_a_network_of_timm_whose_trunk_ends_in_a_norm_has_dropout_before_its_head_too():
+    """ConvNeXt's residual branches begin with a factor of 1e-6, so that noise in them alone changes no prediction."""
+    trunk = [nn.Linear(3, 4), nn.ReLU()]
+    assert dropout_sites(TimmNetwork(nn.Sequential(*trunk), 4, 1)) == ("backbone.1",)
+    network = TimmNetwork(nn.Sequential(*trunk, nn.LayerNorm(4)), 4, 1)
+    before = set(network.state_dict())
+    assert dropout_sites(network) == ("backbone.1", "pooled")
+    assert set(add_dropout(network, 0.1).state_dict()) == before
+    for layer in trunk:
+        layer.requires_grad_(False)
+    assert dropout_sites(network) == ("pooled",)
 
 
 def test_frozen_stages_stay_without_noise():

@@ -17,6 +17,7 @@ from retinabench.models.networks.small import student_2
 from retinabench.models.pretrained import load_pretrained
 from retinabench.models.registry import MODELS
 from retinabench.models.settings import ModelConfig
+from support.real_timm import real_timm
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_parameter_names_are_those_of_timm():
 
 @pytest.mark.parametrize("number", range(5))
 def test_timm_s_network_is_the_same(number):
-    timm = pytest.importorskip("timm", reason="timm is not installed")
+    timm = real_timm()
     torch.manual_seed(0)
     theirs = timm.create_model(f"tf_efficientnet_lite{number}", num_classes=1).eval()
     ours = MODELS[f"efficientnet_lite{number}"]().eval()

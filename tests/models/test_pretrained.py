@@ -1,19 +1,24 @@
 """Pretrained weights: names, loading, trained stages."""
 
+import importlib
+import re
 import sys
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
 from retinabench.methods.settings import Optimizer
 from retinabench.methods.training.loop import parameter_groups
-from retinabench.models.build import build_model
+from retinabench.models.build import build_model, build_trunk
 from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import resnet18
 from retinabench.models.pretrained import load_pretrained, named_as, stages
 from retinabench.models.settings import ModelConfig
+from support.real_timm import real_timm
 
 
 def test_the_norm_of_a_vision_transformer_is_found_under_either_name():
@@ -132,7 +137,7 @@ def test_the_only_sequence_of_blocks_is_as_many_stages():
     [("vit_tiny_patch16_224", 13), ("swin_tiny_patch4_window7_224", 5), ("convnext_atto", 5), ("resnet50", 5)],
 )
 def test_stages_of_timm_s_networks(name, count):
-    timm = pytest.importorskip("timm", reason="timm is not installed")
+    timm = real_timm()
     with torch.device("meta"):
         assert len(stages(timm.create_model(name, num_classes=0))) == count
 
@@ -222,3 +227,55 @@ def test_absent_weights_are_named_with_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(InputError, match="timm"):
         load_pretrained(nn.Linear(2, 1), ModelConfig(name="timm:resnet18.a1_in1k", weights="timm"))
+
+
+FOUNDATIONS = {  # networks of the presets, small; the names of their authors' checkpoints
+    "real/retfound": ({"depth": 2, "embed_dim": 48, "num_heads": 3, "img_size": 32}, 32),
+    "real/dinov3": ({"depth": 2, "embed_dim": 48, "num_heads": 3}, 32),
+}
+
+
+def as_published(preset, state):
+    """A checkpoint as its authors name the tensors: RETFound's of a masked autoencoder, Meta's of DINOv3."""
+    if preset == "real/retfound":
+        rest = {"mask_token": torch.zeros(1, 1, 8), "decoder_embed.weight": torch.zeros(8, 48)}
+        return {"model": {**state, **rest}, "epoch": 799}
+    renamed = {name.replace("reg_token", "storage_tokens"): value for name, value in state.items()}
+    renamed = {re.sub(r"gamma_(\d)$", r"ls\1.gamma", name): value for name, value in renamed.items()}
+    biases = {f"blocks.{k}.attn.qkv.{name}": torch.zeros(144) for k in range(2) for name in ("bias", "bias_mask")}
+    return {**renamed, **biases, "mask_token": torch.zeros(1, 48), "rope_embed.periods": torch.ones(4)}
+
+
+@pytest.mark.parametrize("kind", ["", "_lora"])
+@pytest.mark.parametrize("preset", FOUNDATIONS)
+def test_a_foundation_model_enters_by_the_names_of_its_authors(preset, kind, tmp_path, monkeypatch):
+    timm, (small, side) = real_timm(), FOUNDATIONS[preset]
+    create = timm.create_model
+    monkeypatch.setattr(timm, "create_model", lambda name, **given: create(name, **given, **small))
+    name = load_run(preset, ["model.weights=timm"], data="d").model.name
+    torch.manual_seed(0)
+    source = timm.create_model(name.removeprefix("timm:"), num_classes=0).eval()
+    file = tmp_path / "published.pth"
+    torch.save(as_published(preset, source.state_dict()), file)
+    run = load_run(f"{preset}{kind}", [f'model.weights="{file}"'], data="d")
+    network = (build_trunk if run.model.trained == "head" else partial(build_model, seed=0))(run.model).eval()
+    images = torch.randn(2, 3, side, side)
+    trunk = network.trunk if run.model.trained == "head" else network.backbone
+    with torch.no_grad():
+        torch.testing.assert_close(trunk(images), source(images))
+
+
+def test_biases_of_a_foundation_model_are_not_lost(tmp_path, monkeypatch):
+    timm, small = real_timm(), FOUNDATIONS["real/dinov3"][0]
+    oracle = importlib.import_module("timm.models.eva").checkpoint_filter_fn
+    with_biases = timm.create_model("vit_base_patch16_dinov3_qkvb", num_classes=0, **small)
+    state = as_published(
+        "real/dinov3", timm.create_model("vit_base_patch16_dinov3", num_classes=0, **small).state_dict()
+    )
+    state["blocks.0.attn.qkv.bias"] = torch.randn(144)
+    expected = oracle(dict(state), with_biases)
+    renamed = named_as(with_biases, state)
+    assert expected.keys() == renamed.keys()
+    assert all(torch.equal(expected[name], renamed[name]) for name in expected)
+    with pytest.raises(InputError, match="_qkvb"):
+        named_as(timm.create_model("vit_base_patch16_dinov3", num_classes=0, **small), state)

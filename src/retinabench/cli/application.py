@@ -282,7 +282,7 @@ Address = Annotated[
     str | None, computing("--address", "ADDRESS", "Of a running Ray cluster; default: one of this machine.")
 ]
 
-Parallel = Annotated[int | None, computing("--parallel", "N", "Runs at a time; default: as many as fit.", min=1)]
+Parallel = Annotated[int | None, computing("--workers", "N", "Runs at a time; default: as many as fit.", min=1)]
 
 Cpus = Annotated[float, computing("--cpus", "X", "Cores of one run, on Ray.", min=0)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +37,10 @@ def train(
     method: application.Method = None,
     model: application.Model = None,
     seed: Annotated[int | None, option("--seed", "N", "Seed of weights, order and noise.", min=0)] = None,
+    tracker: Annotated[
+        str | None,
+        option("--track", "TRACKER", "Show the training live, in the folder `tracking`: tensorboard, wandb, mlflow."),
+    ] = None,
     device: application.Device = "auto",
     readers: application.Readers = None,
     quiet: application.Silent = False,
@@ -43,9 +48,12 @@ def train(
     """Train one run and write its predictions; the same command continues a killed one."""
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.run import execute
+    from retinabench.integrations.trackers import live
     from retinabench.methods.training.distributed import current
 
     resources = Resources(device, readers, progress_of(quiet))
+    if tracker is not None:
+        resources = replace(resources, saved=live(tracker, Path("tracking"), resources.progress))
     run = configured_run(config, overrides, data, shifted, task, method, seed, resources.precision(), model)
     folder = execute(run, out, resources)
     if current().leads:  # of several processes that train together, one prints

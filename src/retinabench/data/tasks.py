@@ -134,8 +134,12 @@ def load_task(folder: str | Path, name: str = "country_shift", shifted: str | Pa
         ...     print(str(error).partition(":")[0])
         no/such/folder
     """
-    division = TASKS.find(name)
-    data = replace(open_data(folder, shifted), referable_from=division.referable_from)
+    return divide(replace(open_data(folder, shifted), referable_from=TASKS.find(name).referable_from), name, shifted)
+
+
+def divide(data: Prepared, name: str, shifted: str | Path | None = None) -> Task:
+    """Divide opened data for a task."""
+    division, folder = TASKS.find(name), data.folder
     if division.by_grade and not data.graded:
         raise InputError(f"holds labels without grades, and '{name}' divides by grade", file=folder)
     splits = {split: rows for split, rows in division.divide(data.records).items() if rows.size}

@@ -40,6 +40,7 @@ from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaus
 from retinabench.metrics.classification import auroc
 from retinabench.models.build import check_size, initialise
 from retinabench.models.networks.small import MLP
+from retinabench.models.registry import MODELS, has_choice
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 
@@ -400,8 +401,11 @@ def check_method(
 ) -> Iterator[CheckOutcome]:
     """Run the checks on one method, and yield the outcome of each as it is known."""
     data = write_easy_data(folder / "data", size)
-    of_network = NETWORK if network is None else (f"model.name={json.dumps(network)}", "optimizer.select=nll")
-    run = load_run(None, [*of_network, *SHORT, f"method.name={name}", *overrides], data=str(data))
+    named = [json.dumps(network)] if network is not None else []
+    named += [value for key, _, value in (word.partition("=") for word in overrides) if key == "model.name"]
+    of_network = NETWORK if not named else (f"model.name={named[-1]}", *_choices(named[-1].strip("'\"")))
+    own = ["optimizer.select=nll"] if network is not None else []
+    run = load_run(None, [*of_network, *own, *SHORT, f"method.name={name}", *overrides], data=str(data))
     check_size(run.model, size)
     subject = Subject(run, folder)
     for check in only or checks_of(name):
@@ -411,6 +415,12 @@ def check_method(
         except Exception as error:  # a method that raises does not conform either, whatever it raises
             problem = str(error) if isinstance(error, NonconformingError) else f"{type(error).__name__}: {error}"
         yield CheckOutcome(check, problem, time.monotonic() - begun)
+
+
+def _choices(network: str) -> list[str]:
+    """Return the settings of `NETWORK` that another network has as well."""
+    known = network in MODELS
+    return [word for word in NETWORK[1:] if known and has_choice(network, word.partition("=")[0].rpartition(".")[2])]
 
 
 def checks_of(name: str) -> list[str]:

@@ -46,12 +46,14 @@ READERS = 8  # processes that read for one GPU
 class Resources:
     """Where a run is computed, and where its progress is shown; none of it changes the run's hash.
 
-    Several processes started by `torchrun` train one run together (`methods/training/distributed.py`).
+    Several processes started by `torchrun` train one run together (`methods/training/distributed.py`). saved: what is called with
+    the folder of a run after each of its checkpoints, and when it is done.
     """
 
     device: str = "auto"
     readers: int | None = None
     progress: Progress = QUIET
+    saved: Callable[[Path], None] = lambda folder: None
 
     def torch_device(self) -> torch.device:
         """Choose the device; `auto` takes a GPU where there is one, under `torchrun` each process its own."""
@@ -152,6 +154,7 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
         resources.progress.say(f"{workspace.folder.name}: done before")
         if leads:
             sweep(workspace.folder)  # what a command left that was killed behind its last file
+            resources.saved(workspace.folder)
             if not task.keeps_posterior:
                 _delete_training(workspace.folder)
         return workspace.folder
@@ -179,6 +182,7 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
             workspace.finish()
             if not task.keeps_posterior:
                 _delete_training(workspace.folder)
+            resources.saved(workspace.folder)
         distributed.wait()
     return workspace.folder
 
@@ -253,8 +257,9 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
             _delete_collected(folder)
         return training.predict(posterior)
     checkpoint = Checkpoint(
-        folder, resources.progress, training.title, writes=leads, interval=training.interval, counts=training.counts
-    )
+        folder, resources.progress, training.title, writes=leads, interval=training.interval, counts=training.counts,
+        saved=resources.saved,
+    )  # fmt: skip
     posterior = method.fit(training.model, training.batches, run, checkpoint, task.likelihood)
     if task.keeps_posterior:
         distributed.wait()  # until every process has read best.pt and the samples

@@ -255,10 +255,13 @@ def run_folder(run: Run, out: Path, task: Task) -> Path:
 
 def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0, progress: Progress = QUIET) -> Batches:
     """Return the batches of a run: its task's rows with its own settings."""
-    train = task.splits["train"]
+    return batches_of(run, task, _source(run, task, device, workers, progress))
+
+
+def batches_of(run: Run, task: Task, source: Source) -> Batches:
     return Batches(
-        source=_source(run, task, device, workers, progress),
-        train=train,
+        source=source,
+        train=task.splits["train"],
         validation=task.splits["validation"],
         batch_size=run.optimizer.batch_size,
         seed=run.seed,

@@ -199,7 +199,7 @@ def _collect(
     found: list[np.ndarray[Any, Any]] = []
     columns: dict[str, list[Any]] = {}
     for number, batch in enumerate(batches, start=1):
-        inputs, further = _parts(batch, number)
+        inputs, further = parts_of(batch, number)
         inputs = inputs.to(place)
         drawn = [_output(one(inputs), len(inputs), number) for one in members for _ in range(samples)]
         found.append(torch.stack(drawn, dim=1).float().cpu().numpy())
@@ -210,7 +210,7 @@ def _collect(
     return np.concatenate(found), {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
-def _parts(batch: Any, number: int) -> tuple[Tensor, dict[str, Any]]:
+def parts_of(batch: Any, number: int) -> tuple[Tensor, dict[str, Any]]:
     """Return the inputs of a batch and its columns by their names."""
     if isinstance(batch, Mapping):
         inputs = next((batch[name] for name in INPUTS if name in batch), None)

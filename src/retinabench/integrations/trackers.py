@@ -1,6 +1,7 @@
-"""Run folders in TensorBoard, Weights & Biases and MLflow, for `retinabench track`.
+"""Run folders in TensorBoard, Weights & Biases and MLflow, for `retinabench track` and `retinabench train --track`.
 
-A run is its settings, one row of numbers per epoch, and final scores. Every export may be repeated to add what is new:
+A run is its settings, one row of numbers per epoch, and final scores. Every export may be repeated to add what is new; a training
+repeats it after its checkpoints:
 
 - TensorBoard: one event file per run, `OUT/RUN/events.out.tfevents.retinabench`. Every export makes the content of the whole
   file; where the present file is its beginning, as for a run in training, the rest is appended, because an open TensorBoard
@@ -21,14 +22,15 @@ import json
 import math
 import os
 import shutil
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from retinabench.core.errors import InputError, WorkError, nearest
-from retinabench.core.files import check, explain, write_bytes, write_json
+from retinabench.core.files import check, disposable, explain, write_bytes, write_json
 from retinabench.core.progress import QUIET, Advance, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import flat
@@ -135,6 +137,7 @@ def _put(path: Path, content: bytes) -> None:
     try:
         with open(path, "ab") as handle:
             handle.write(content[len(before) :])
+        disposable(path)  # it is not the file that this command wrote at first
     except OSError as error:
         raise explain(error, path) from error
 
@@ -327,6 +330,30 @@ def track_runs(folders: Sequence[Path], to: str, out: Path, progress: Progress =
             read_run(folder)
     with progress.track("Exporting", len(folders), unit="runs") as advance:
         return TRACKERS[to](_each_run(folders, advance), out)
+
+
+PAUSE = 60.0  # seconds between exports of one run in training to a server
+
+
+def live(to: str, out: Path, progress: Progress) -> Callable[[Path], None]:
+    """Return what exports the folder of a run in training: to TensorBoard at every call, to a server once a minute and when it is done.
+
+    A server that fails does not end the training.
+    """
+    track_runs([], to, out)  # names an unknown tracker, or a missing library, before the training
+    sent: dict[Path, float] = {}
+
+    def export(folder: Path) -> None:
+        waits = to != "tensorboard" and time.monotonic() < sent.get(folder, -math.inf) + PAUSE
+        if waits and not (folder / "done").is_file():
+            return
+        try:
+            track_runs([folder], to, out)
+        except WorkError as error:
+            progress.say(f"note: {error} (retinabench track {folder} --to {to} --out {out})")
+        sent[folder] = time.monotonic()
+
+    return export
 
 
 def _each_run(folders: Sequence[Path], advance: Advance) -> Iterator[TrackedRun]:

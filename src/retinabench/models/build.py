@@ -79,7 +79,8 @@ def parameters_of_trunk(config: ModelConfig) -> int:
 def check_size(config: ModelConfig, size: int) -> None:
     """Refuse a network from elsewhere that does not take images of a size, or gives something else than one logit."""
     if config.own or config.name.startswith(TIMM):
-        check_outputs(shapes(config), config.name, size)
+        hint = "Prepare the images at the size that it takes if that is another one, otherwise mend its forward."
+        check_outputs(shapes(config), config.name, torch.zeros(2, 3, size, size), hint)
 
 
 def shapes(config: ModelConfig) -> nn.Module:

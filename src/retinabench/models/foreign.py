@@ -38,19 +38,23 @@ class SourceFile(NamedTuple):
 
 
 def own_network(name: str, seed: int, outputs: int) -> nn.Module:
-    """Call the user's function and return its network, in the layout in which it was made.
+    """Return the network of the user's function of that name."""
+    return made_by(_function(name), name, seed, outputs, source_of(name).file or None)
+
+
+def made_by(function: Callable[..., Any], name: str, seed: int, outputs: int, file: str | None = None) -> nn.Module:
+    """Call a user's function and return its network, in the layout in which it was made.
 
     PyTorch's global generator is seeded for the call and put back afterwards, so that the weights depend on the seed alone.
     """
-    function = _function(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
         try:
             network = function(outputs=outputs) if _takes(function, "outputs") else function()
         except (Exception, SystemExit) as error:  # foreign code raises what it likes
-            raise InputError(f"'{name}' raises {_line(error)}", file=source_of(name).file or None) from error
+            raise InputError(f"'{name}' raises {_line(error)}", file=file) from error
     if problem := _problem(network):
-        raise InputError(f"'{name}' {problem}", file=source_of(name).file or None)
+        raise InputError(f"'{name}' {problem}", file=file)
     setattr(network, MADE, True)
     for layer in [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == outputs][-1:]:
         layer.gives_logits = True  # type: ignore[assignment]  # see `last_layer.last_linear`
@@ -58,25 +62,30 @@ def own_network(name: str, seed: int, outputs: int) -> nn.Module:
     return network  # type: ignore[no-any-return]
 
 
-def check_outputs(network: nn.Module, name: str, size: int) -> None:
-    """Refuse a network that does not take images of a size, or gives something else than one logit."""
+def check_outputs(network: nn.Module, name: str, inputs: Tensor, hint: str) -> None:
+    """Refuse a network that does not take such inputs (B, ...), or gives something else than one logit."""
     device = next(network.parameters()).device
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            found = network.eval()(torch.zeros(2, 3, size, size, device=device))
+            found = network.eval()(inputs.to(device))
     except (Exception, SystemExit) as error:  # foreign code raises what it likes
         if is_out_of_memory(error):
-            raise out_of_memory(f"'{name}' with 2 images of {size} px", device) from None
+            raise out_of_memory(f"'{name}' with inputs of shape {tuple(inputs.shape)}", device) from None
         other = {p.dtype for p in network.parameters() if p.dtype != torch.float32}
         raise InputError(
-            f"'{name}' does not take images of {size} px ({_line(error)})",
+            f"'{name}' does not take {_described(inputs)} ({_line(error)})",
             hint=f"It has parameters of {other.pop()}, and images are float32: return network.float()."
             if other
-            else "Prepare the images at the size that it takes if that is another one, otherwise mend its forward.",
+            else hint,
         ) from error
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-    if shape != (2, 1):
-        raise InputError(f"'{name}' gives {shape} for 2 images, not logits of shape {(2, 1)}")
+    if shape != (len(inputs), 1):
+        raise InputError(f"'{name}' gives {shape} for {len(inputs)} images, not logits of shape {(len(inputs), 1)}")
+
+
+def _described(inputs: Tensor) -> str:
+    images = inputs.ndim == 4 and inputs.shape[1] == 3 and inputs.shape[2] == inputs.shape[3]
+    return f"images of {inputs.shape[3]} px" if images else f"inputs of shape {tuple(inputs.shape)}"
 
 
 def named_network(stated: str, given: str | None, folder: Path, *, own: bool) -> str:
@@ -150,14 +159,16 @@ def _line(error: BaseException) -> str:
 class TimmNetwork(nn.Module):
     """A backbone without its classifier, and one linear layer. Transformers need images of their own size."""
 
+    before_head = "pooled"  # a module that changes nothing, for dropout (`stochastic/dropout.py`)
+
     def __init__(self, backbone: nn.Module, width: int, outputs: int) -> None:
         super().__init__()
-        self.backbone = backbone
+        self.backbone, self.pooled = backbone, nn.Identity()
         self.fc = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) -> logits (B, outputs)."""
-        logits: Tensor = self.fc(self.backbone(x))
+        logits: Tensor = self.fc(self.pooled(self.backbone(x)))
         return logits
 
 

@@ -39,6 +39,7 @@ def named_as(trunk: nn.Module, state: State) -> State:
         lambda _, tensors: tensors,
         _from_efficientnet_pytorch,
         _with_norm_before_the_head,
+        _from_dinov3,
     ]
     own = set(trunk.state_dict())
     state = _without_prefix(own, state)
@@ -93,6 +94,31 @@ def _with_norm_before_the_head(trunk: nn.Module, state: State) -> State:
     if "fc_norm.weight" in own and "fc_norm.weight" not in state:
         return {re.sub(r"^norm\.", "fc_norm.", name): value for name, value in state.items()}
     return state
+
+
+def _from_dinov3(trunk: nn.Module, state: State) -> State:
+    """Meta's checkpoints of DINOv3, under the names of timm, whose networks have biases of queries and values or none.
+
+    The biases of keys are masked, and the rotary embedding is computed: neither is loaded.
+    """
+    if "storage_tokens" not in state:
+        return state
+    renamed: State = {}
+    for name, value in state.items():
+        if name.endswith("attn.qkv.bias"):
+            query, _, of_value = value.chunk(3)
+            biases = {name.replace("qkv.bias", "q_bias"): query, name.replace("qkv.bias", "v_bias"): of_value}
+            if biases.keys() <= trunk.state_dict().keys():
+                renamed |= biases
+            elif any(bool(one.any()) for one in biases.values()):
+                raise InputError(
+                    f"'{name}' is not 0, and the network has no biases there",
+                    hint="Name the network whose name ends in _qkvb, such as timm:vit_small_patch16_dinov3_qkvb.",
+                )
+        elif not name.endswith(("bias_mask", "mask_token", ".periods")):
+            name = re.sub(r"\.ls([12])\.gamma$", r".gamma_\1", name)
+            renamed[name.replace("storage_tokens", "reg_token")] = value
+    return renamed
 
 
 class Loaded(NamedTuple):

@@ -38,7 +38,7 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     make_inputs(inputs, {"data"})
     search = [*f"{TUNE} --trials 3 --device cpu optimizer.epochs=30".format(i=inputs).split()]
     local = _fresh(scratch / "local")
-    ended = start([*search, "--parallel", "1"], local, scratch / "output").wait(PATIENCE)
+    ended = start([*search, "--workers", "1"], local, scratch / "output").wait(PATIENCE)
     if ended.code:
         raise RuntimeError(ended.error)
     expected, rng = contents(local / "out"), random.Random(seed)
@@ -91,7 +91,7 @@ def _trial(search: list[str], scratch: Path, kind: str, rng: random.Random, expe
     elif damage := damage_in(folder / "out"):
         wrong = damage
     else:
-        ended = start([*search, "--parallel", "1"], folder, scratch / "output").wait(PATIENCE)
+        ended = start([*search, "--workers", "1"], folder, scratch / "output").wait(PATIENCE)
         wrong = ended.problem or difference(_steady(expected), _steady(contents(folder / "out")))
     good = Verdict.SURVIVED if code else Verdict.EQUAL
     return Outcome(ROW, case, Verdict.FAILED if wrong else good, wrong or text.strip()[-200:])

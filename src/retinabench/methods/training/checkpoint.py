@@ -98,6 +98,7 @@ class Checkpoint:
     interval: seconds between checkpoints, 0 for one per epoch: an epoch of a small network is shorter than a write. The first
         epoch has one.
     counts: numbers that the caller keeps with every checkpoint; a resumed training counts on.
+    saved: called with the folder after every checkpoint.
     """
 
     folder: Path | None = None
@@ -107,6 +108,7 @@ class Checkpoint:
     writes: bool = True
     interval: float = 0.0
     counts: dict[str, float] = field(default_factory=dict)
+    saved: Callable[[Path], None] = lambda folder: None
     _saved: float = field(default=-math.inf, repr=False)
     _best: dict[str, Tensor] | None = None
 
@@ -160,3 +162,4 @@ class Checkpoint:
             lines = "".join(json.dumps(line) + "\n" for line in self.history)
             write_bytes(self.folder / "metrics.jsonl", lines.encode(), checked=True)
             save_tensors(self.folder / LAST, {**state, **beside})
+            self.saved(self.folder)

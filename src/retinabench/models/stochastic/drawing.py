@@ -7,6 +7,7 @@ generator of its own, never the global one, so that its noise is the same whethe
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -151,25 +152,31 @@ class HasKL(Protocol):
         """One scalar in nats for each posterior."""
 
 
+# Where timm keeps layers that read a table of positions and no images (RelPosMlp, Swin v2): their rows are not those of a batch.
+OF_POSITIONS = re.compile(r"(^|\.)(rel_pos|cpb_mlp)(\.|$)")
+
+
 def swap(model: nn.Module, make: Callable[[Affine], nn.Module]) -> nn.Module:
     """Replace every linear layer and 2-d convolution of `model` by `make(layer)`, in place; return the network.
 
     A layer that is used in several places stays one layer. A layer whose weight is not trained, as in the frozen stages of a
     pretrained network, is left as it is. Subclasses of the two may compute something else and are
-    left as they are too; every one of them that holds weights of two or more axes is named in a warning.
+    left as they are too, and so are layers of positions; a warning names the parameters of two or more axes that stay.
     """
+    stay = {module for name, module in model.named_modules() if OF_POSITIONS.search(name)}
     kept = [
-        f"{name} ({type(module).__name__})"
+        f"{name}.{key}".lstrip(".")
         for name, module in model.named_modules()
-        if type(module) not in (nn.Linear, nn.Conv2d)
-        and any(p.ndim > 1 and p.requires_grad for p in module.parameters(recurse=False))
+        if module in stay or type(module) not in (nn.Linear, nn.Conv2d)
+        for key, parameter in module.named_parameters(recurse=False)
+        if parameter.ndim > 1 and parameter.requires_grad
     ]
     if kept:
-        warnings.warn(f"these layers are left as they are: {', '.join(kept)}", stacklevel=2)
+        warnings.warn(f"these parameters stay as they are: {', '.join(kept)}", stacklevel=2)
     home = nn.Module()  # so that a network that is a single layer has a parent too
     home.network = model
     made: dict[Affine, nn.Module] = {}
-    for parent in list(home.modules()):
+    for parent in [module for module in home.modules() if module not in stay]:
         for name, layer in list(parent._modules.items()):
             if isinstance(layer, Affine) and type(layer) in (nn.Linear, nn.Conv2d) and layer.weight.requires_grad:
                 if layer not in made:

@@ -79,12 +79,15 @@ def add_dropout(model: nn.Module, rate: float) -> nn.Module:
 def dropout_sites(model: nn.Module) -> tuple[str, ...]:
     """Name the modules behind which dropout goes: the network's own `dropout_sites`, or else every activation.
 
+    Where layers with parameters follow the last activation, as the norm of a transformer or of a ConvNeXt does, the features of
+    timm's networks have dropout too: in residual branches that begin near 0, noise alone changes nothing.
     Where stages are frozen, their sites are left out: those that are registered before the first trained layer.
     """
     order = {name: place for place, (name, _) in enumerate(model.named_modules())}
     named = getattr(model, "dropout_sites", None)
     if named is None:
         named = [name for name, module in model.named_modules() if _is_activation(module)]
+        named += _before_head(model, order, named)
     if all(parameter.requires_grad for parameter in model.parameters()):
         return tuple(named)
     trained = [
@@ -93,6 +96,16 @@ def dropout_sites(model: nn.Module) -> tuple[str, ...]:
         if any(parameter.requires_grad for parameter in module.parameters(recurse=False))
     ]
     return tuple(site for site in named if trained and order[site] > min(trained))
+
+
+def _before_head(model: nn.Module, order: dict[str, int], named: list[str]) -> list[str]:
+    """The network's `before_head` where the last layer of its trunk comes after the last activation."""
+    site = getattr(model, "before_head", None)
+    if site is None:
+        return []
+    layers = [order[name.rpartition(".")[0]] for name, _ in model.named_parameters()]
+    last = max(place for place in layers if place < order[site])
+    return [site] if last > max((order[name] for name in named), default=0) else []
 
 
 def _is_activation(module: nn.Module) -> bool:
