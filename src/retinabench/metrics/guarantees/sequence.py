@@ -205,7 +205,7 @@ def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, 
         if not passed:
             why, few = _refusal(tested[0], goal.max_risk)
             needed = None
-            if few and start == begins[0][0]:  # of the second sequence nobody hears where it fails
+            if few and level == begins[0][1]:  # of the second sequence nobody hears where it fails
                 needed = _needed(path, tested[0], goal.max_risk, (bound, size), level, binomial=most_images == 1)
             return GoalSequence(goal, level, None, tested[0], tested[0], 1, why, needed), False
         rule = _rule(passed[-1].threshold, cases, goal)
