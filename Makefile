@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # CI sets LOCKED=1: everything comes from locks/all.txt, by hash. A CPU build of PyTorch has another hash, so that it is not the default.
 INSTALL := $(PIP) $(if $(LOCKED),--no-deps --no-build-isolation,--constraint constraints.txt)
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile  # fixtures of a module once
+# Workers and child processes share what is compiled.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile  # fixtures of a module once
 
 .PHONY: demo test slow coverage torture recipes lint audit locks hooks docs docs-version pages notebooks pictures dist bench clean
 

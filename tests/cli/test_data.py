@@ -29,6 +29,7 @@ def prepared(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_country_shift_from_archives_to_predictions_and_report(prepared, tmp_path, capsys):
     both = ["--data", str(prepared / "eyepacs"), "--shifted", str(prepared / "aptos")]
     assert run(["train", *both, "--out", str(tmp_path / "runs"), *TINY, "optimizer.select=nll"]) == 0

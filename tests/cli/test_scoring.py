@@ -18,7 +18,8 @@ from retinabench.metrics.scoring import scored_sets
 from retinabench.predictions.io import find_files, read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
-FORBIDDEN = ("PIL", "torch", "matplotlib", "retinabench.data.", "retinabench.methods.", "retinabench.models.")
+OURS = tuple(f"retinabench.{package}." for package in ("data", "methods", "models"))
+FORBIDDEN = ("PIL", "torch", "matplotlib", "pandas", "scipy.stats", *OURS)
 """Registries may be imported: they hold names and locations and import an entry on first use."""
 SCORE_A_CSV = """
 import sys

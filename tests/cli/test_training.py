@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from cli.test_main import NO_TORCH
 from retinabench.cli.entries import Kind
 from retinabench.cli.main import run
 from retinabench.cli.training import configured_run
@@ -45,9 +42,3 @@ def test_every_kind_has_entries_with_a_line_each(kind, capsys):
     assert all(found.values()), found
     expected = {"methods": METHODS, "datasets": DATASETS, "scores": SCORES}
     assert set(expected.get(kind, ())) <= set(found)
-
-
-def test_methods_are_listed_without_torch():
-    code = f"{NO_TORCH}\nfrom retinabench.cli.main import run; sys.exit(run(['list', 'methods']))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "MC dropout" in done.stdout

@@ -34,7 +34,8 @@ def test_every_example_and_notebook_is_tested():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name.startswith("notebooks") else ()) for name in SAYS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name.startswith(("notebooks", "own")) else ()) for name in SAYS],
 )
 def test_it_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

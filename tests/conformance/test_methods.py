@@ -20,7 +20,7 @@ from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.metrics.classification import auroc
 from retinabench.predictions.io import read_predictions
-from support.helpers import TINY
+from support.helpers import TINY, fast
 
 CPU = Resources("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
@@ -35,11 +35,6 @@ VARIANTS = [
     "laplace method.weights=diagonal", "fsvi method.covariance=full", "fsvi method.context=monochrome",
     "ivon method.train_samples=2", "multiswag method.path=sgld method.components=2", "sequential_anchored method.anchors=matched",
 ]  # fmt: skip
-
-
-def fast(names, chosen):
-    """The names as parameters of a test; all but the chosen ones are slow."""
-    return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def is_slow(name, check):

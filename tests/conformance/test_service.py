@@ -12,6 +12,8 @@ from torture.running import save_blank
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "service"))
 from service import CAMERA, FAULT, serve
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):

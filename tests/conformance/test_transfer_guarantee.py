@@ -64,6 +64,7 @@ def some(rng, predictions, *sizes):
     return [np.isin(predictions.patient_id, patients[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
 
 
+@pytest.mark.slow
 def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):
     """300 deals of 100 and 100 patients at level 5 %: the standard error of that share is 1.3 %.
 

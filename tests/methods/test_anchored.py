@@ -56,7 +56,7 @@ def test_a_member_is_where_its_anchor_pulls_it():
         assert posterior.model.fc.weight.detach().numpy()[0] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("anchors", ["prior", "matched"])
+@pytest.mark.parametrize("anchors", ["prior", pytest.param("matched", marks=pytest.mark.slow)])
 def test_the_law_of_the_members(anchors):
     """48 members: N(mean, Σ) with matched anchors, N(mean, Σ² / s²) with the prior's. Each entry within 4 standard errors.
 

@@ -217,6 +217,7 @@ def test_mean_field_and_ivon_reach_the_least_free_energy(logistic, mean_field):
     assert np.allclose(deviations(posterior) ** -2, deviation**-2, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_vogn_reaches_its_fixed_point_by_quadrature(logistic):
     x, y = logistic.x, logistic.y
     delta, mean, h = 1 / (len(y) * PRIOR), np.zeros(2), np.ones(2)

@@ -130,9 +130,14 @@ LR = 0.1
     ("method", "words"),
     [
         ("sgld", ["method.lr_factor=1"]),
-        ("sghmc", ["method.lr_factor=1", "optimizer.momentum=0.5", f"optimizer.lr={LR / 2}"]),
-        ("csghmc", ["optimizer.momentum=0.5"]),
-        pytest.param("sgld", ["method.lr_factor=1", "optimizer.batch_size=10"], marks=pytest.mark.slow),
+        *(
+            pytest.param(*slow, marks=pytest.mark.slow)
+            for slow in (
+                ("sghmc", ["method.lr_factor=1", "optimizer.momentum=0.5", f"optimizer.lr={LR / 2}"]),
+                ("csghmc", ["optimizer.momentum=0.5"]),
+                ("sgld", ["method.lr_factor=1", "optimizer.batch_size=10"]),
+            )
+        ),
     ],
 )
 def test_the_samples_of_a_linear_gaussian_are_its_posterior(method, words):

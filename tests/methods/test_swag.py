@@ -107,7 +107,8 @@ def test_draws_have_mean_and_covariance_of_the_formula(family):
     assert (centred.mean(dim=0).abs() < 5 * found.std(dim=0) / math.sqrt(DRAWS)).all()
 
 
-@pytest.mark.parametrize("path", [pytest.param("sgd", marks=pytest.mark.slow), "sgld"])
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["sgd", "sgld"])
 def test_what_it_is_on_a_known_posterior(path):
     """Along full-batch SGD a point at the mode: SWAG's spread is that of the gradient's noise. Along SGLD the posterior.
 

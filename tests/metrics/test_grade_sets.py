@@ -48,7 +48,13 @@ def test_a_grade_is_in_the_set_where_its_conformal_p_value_is_large(weighting):
         assert np.flatnonzero(sets[row]).tolist() == list(range(min(inside), max(inside) + 1))
 
 
-@pytest.mark.parametrize("images", [None, several], ids=["two eyes", "more images of the diseased"])
+@pytest.mark.parametrize(
+    "images",
+    [
+        pytest.param(None, marks=pytest.mark.slow, id="two eyes"),
+        pytest.param(several, id="more images of the diseased"),
+    ],
+)
 def test_the_sets_hold_the_grade_of_a_random_image_of_a_new_patient_as_often_as_promised(images):
     """150 studies of 200 validation patients, 90 % promised: the mean coverage is at least that, less 3 standard errors (.006), and not far above."""
     new = graded_patients(4000, seed=0, noise=0.8, images=images)

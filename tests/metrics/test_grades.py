@@ -91,6 +91,7 @@ def test_images_without_a_grade_are_left_out_and_what_is_undefined_says_why():
     assert rb.score(part.take([1]), bootstrap=0)["in_domain"].grades is None
 
 
+@pytest.mark.slow
 def test_the_interval_of_kappa_holds_that_of_the_population():
     """300 studies of 100 patients: 95 % intervals hold it in 91.2 to 98 %, which is 3 standard errors around 95 %."""
     spec = GRADE_SCORES["quadratic_kappa"]

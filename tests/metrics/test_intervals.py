@@ -279,6 +279,7 @@ def test_min_p_counts_repeated_scores_once():
     assert holm(np.repeat(p, 5)).max() == pytest.approx(min(1, 5 * p[0]))
 
 
+@pytest.mark.slow
 def test_min_p_rejects_a_true_hypothesis_in_one_of_twenty_studies():
     """Of 400 studies of eight differences that are 0, 20 are expected to name one; 9 to 33 is the range of 99.5 % (seed 3)."""
     rng = np.random.default_rng(3)

@@ -61,6 +61,7 @@ def test_each_fold_is_ordered_by_itself():
         assert found.vertical == pytest.approx(found.folds.mean, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_intervals_over_folds_hold_the_true_index():
     """Uncertainties of a known quality: 95 % intervals of 100 data sets hold the index of 200,000 images."""
 

@@ -52,6 +52,7 @@ def test_the_curve_is_the_logistic_fit_on_the_spline():
     assert found.observed == pytest.approx(oracle.predict_proba(spline(logit(found.prob)))[:, 1], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_calibrated_model_stays_below_its_bound():
     """5 % nominal over 200 studies of 200 patients: at most 10 % with a chance of .999; the bound is far from any distance that matters."""
     rng = np.random.default_rng(3)

@@ -95,7 +95,8 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("campaign", "seed", "trials"),
     [
-        ("kills", EXAMINE, 6),
+        ("kills", EXAMINE, 2),
+        pytest.param("kills", EXAMINE, 12, marks=pytest.mark.slow),
         pytest.param("disks", TRAIN, 24, marks=pytest.mark.slow),
         pytest.param("kills", TRAIN, 24, marks=pytest.mark.slow),
         pytest.param("bit_rot", TRAIN, 12, marks=pytest.mark.slow),

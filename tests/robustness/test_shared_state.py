@@ -155,16 +155,16 @@ def test_four_threads_give_what_one_gives_and_leave_no_trace(name):
     assert state() == before
 
 
-def test_reports_of_four_threads_are_those_of_one(tmp_path):
+def test_reports_of_two_threads_are_those_of_one(tmp_path):
     """Figures take settings of the whole process: pages of one thread once had the text sizes of another."""
-    models = {k: drawn(k) for k in range(4)}
+    models = {k: drawn(k) for k in range(2)}
 
     def page(k, folder):
         return rb.report({"model": models[k]}, tmp_path / folder / str(k), bootstrap=20).read_bytes()
 
     before = dict(mpl.rcParams)
     alone = [page(k, "alone") for k in models]
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(lambda k: page(k, "together"), models))
     assert together == alone
     assert dict(mpl.rcParams) == before

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+import pytest
 
 from retinabench.core.files import write_bytes, write_json
 from retinabench.data.dataset import Records
@@ -42,3 +43,8 @@ def make_retinas(folder: Path, records: Records, pictures: np.ndarray) -> Path:
     about = json.loads((folder / "dataset.json").read_text())
     write_json(folder / "dataset.json", about | {"name": "retinas", "size": pictures.shape[1]})
     return folder
+
+
+def fast(names, chosen):
+    """The names as parameters of a test; all but the chosen ones are slow."""
+    return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in names]

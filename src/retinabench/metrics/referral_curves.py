@@ -476,17 +476,20 @@ def _precision_of_tails(w: Weighted, at: Points, tails: tuple[Index, Index]) -> 
         # The edges of both tails before and after the block of each point, among all distinct probabilities and those of positives.
         edges = np.stack([tail[at.block[row] + k] for tail in tails for k in (0, 1)])
         places = np.searchsorted(steps, edges)
+        within: list[int] = []  # the positive images of the blocks of all points
         for point, (upper, then, lower, first) in enumerate(places.T.tolist()):
             share = precision(*(mass[lower:] - out[row, point] for mass, out in zip(masses, excluded, strict=True)))
             gained[row, point] = alone[upper] + np.einsum("p,p->", here[lower:], share)
-            if then == upper and first == lower:
-                continue
-            # Positive images of the block itself: those of the upper tail, and below all of it those of the lower one.
-            part, fraction, sums = np.r_[upper:then, first:lower], at.fraction[row, point], []
+            within += range(upper, then)
+            within += range(first, lower)
+        if within:  # those of the upper tail, and below all of it those of the lower one
+            upper, then, lower, first = places
+            of, part, sums = np.repeat(np.arange(len(upper)), then - upper + lower - first), np.array(within), []
+            fraction = at.fraction[row, of]
             for ranked, mass in zip((hit, called), masses, strict=True):
-                inner, end, _, start = ranked[edges[:, point]]
-                sums.append(inner + fraction * (mass[part] - inner + np.where(part < then, 0.0, end - start)))
-            gained[row, point] += fraction * (here[part] * precision(*sums)).sum()
+                inner, end, _, start = ranked[edges[:, of]]
+                sums.append(inner + fraction * (mass[part] - inner + np.where(part < then[of], 0.0, end - start)))
+            gained[row] += np.bincount(of, fraction * here[part] * precision(*sums), len(upper))
     return ratio(gained, positives)
 
 

@@ -581,15 +581,16 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
             words = column.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise check.fail(name, None, f"has type {column.type}, needed is text") from None
-        lengths = pa.compute.utf8_length(words.fill_null("")).to_numpy(zero_copy_only=False)
+        words = words.fill_null("") if words.null_count else words
+        lengths = in_numpy(pa.compute.utf8_length(words))
         if len(words) and lengths.max() > MAX_TEXT:  # an array of text is as wide as its longest cell
             problem = f"has {lengths.max():,} characters, more than {MAX_TEXT:,}"
             raise check.fail(name, lengths.argmax(), problem, "Is a quotation mark missing?")
         check_width(len(words), int(lengths.max()) if len(words) else 0, name, source)
-        zero = np.flatnonzero(pa.compute.match_substring(words.fill_null(""), "\0").to_numpy(zero_copy_only=False))
-        if zero.size:  # NumPy drops them at the end of text, which would make two ids one
-            raise check.fail(name, zero[0], "holds a zero byte")
-        return as_text(words.fill_null(""), int(lengths.max()) if len(words) else 0)
+        zero = pa.compute.indices_nonzero(pa.compute.match_substring(words, "\0"))
+        if len(zero):  # NumPy drops them at the end of text, which would make two ids one
+            raise check.fail(name, zero[0].as_py(), "holds a zero byte")
+        return as_text(words, int(lengths.max()) if len(words) else 0)
     if is_text(column.type):
         column = pa.compute.utf8_trim_whitespace(column.cast(pa.string()))
     if name == "label" and (pa.types.is_boolean(column.type) or pa.types.is_string(column.type)):
@@ -598,9 +599,14 @@ def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
         gone = pa.compute.is_in(pa.compute.utf8_lower(column), pa.array(NOT_KNOWN))
         column = pa.compute.replace_with_mask(column, gone, pa.scalar(None, pa.string()))
     try:
-        return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        return in_numpy(column.cast(pa.float64()))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise not_a_number(source, name, column) from None
+
+
+def in_numpy(numbers: pa.Array) -> NDArray[Any]:
+    """Return numbers as an array, missing ones as NaN; Arrow's own conversion imports pandas, which takes longer than a small file."""
+    return np.from_dlpack(numbers) if not numbers.null_count else np.asarray(numbers.to_numpy(zero_copy_only=False))
 
 
 def as_text(words: pa.Array, longest: int) -> NDArray[np.str_]:

@@ -74,7 +74,7 @@ chains.sample(small(), PLAN, Path(sys.argv[1]), {{"data": "a"}}, interval=0.0)
 """
 
 
-@pytest.mark.parametrize("when", ["12", "row13"])
+@pytest.mark.parametrize("when", [pytest.param("12", marks=pytest.mark.slow), "row13"])
 def test_a_killed_run_goes_on_bit_for_bit(whole, tmp_path, when):
     folder, _ = whole
     here = os.path.dirname(__file__)

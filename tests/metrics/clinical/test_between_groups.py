@@ -32,7 +32,10 @@ def test_equal_large_sites_have_nearly_no_spread():
     assert found.new_site.low < found.mean.low < 0.9 < found.mean.high < found.new_site.high
 
 
-@pytest.mark.parametrize(("count", "patients", "mean", "spread"), [(10, 150, 0.82, 0.5), (8, 50, 0.98, 0.6)])
+@pytest.mark.parametrize(
+    ("count", "patients", "mean", "spread"),
+    [pytest.param(10, 150, 0.82, 0.5, marks=pytest.mark.slow), (8, 50, 0.98, 0.6)],
+)
 def test_the_interval_of_a_new_site_holds_its_rate(count, patients, mean, spread):
     """95 % nominal; 200 studies know the share to 1.5 points. In the second setting a third of the sites have no error."""
     rng, held = np.random.default_rng(7), 0

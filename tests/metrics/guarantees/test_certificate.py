@@ -92,8 +92,8 @@ def draw(rng, patients, per="image"):
 
 @pytest.fixture(scope="module", params=["image", "patient-image"])
 def population(request):
-    """The estimand, and a function goal, threshold -> the true risk, from 100,000 patients."""
-    cases = draw(np.random.default_rng(99), 100_000, request.param)
+    """The estimand, and a function goal, threshold -> the true risk, from 20,000 patients."""
+    cases = draw(np.random.default_rng(99), 20_000, request.param)
 
     def risk(goal, threshold):
         num, den = goal.spec.sums(cases, threshold)

@@ -29,7 +29,7 @@ GOALS = ["npv=.9", "sensitivity=.8", "ppv=.75"]
 def test_zones_are_broken_at_most_at_their_level():
     """15 studies of 250 patients, both zones at 10 % together: the SE of a share of 10 % is 7.7 %."""
     goals = zone_goals(GOALS)
-    people, population = draw(np.random.default_rng(99), 50_000)
+    people, population = draw(np.random.default_rng(99), 15_000)
     broken = certified = 0
     for study in range(15):
         cases, prob = draw(np.random.default_rng([8, study]), 250)

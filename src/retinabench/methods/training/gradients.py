@@ -135,12 +135,12 @@ Terms = list[tuple[dict[str, Tensor], int]]  # of each part, with its number of 
 
 def describe_batch(labels: Tensor, step: int, batches: Batches, reweight: str) -> BatchInfo:
     """Describe the batch of all processes, of which this one has the labels (B,); all call this together."""
-    size = torch.full((), len(labels), device=labels.device)
-    positive, whole = distributed.total(torch.stack([labels.sum(), size]))
-    share = positive / whole
-    if reweight == "constant":
-        share = share.new_full((), batches.positive_share)
-    return BatchInfo(step, whole, share, reweight)
+    size = torch.full((), float(len(labels)), device=labels.device)
+    if reweight == "minibatch":
+        positive, whole = distributed.total(torch.stack([labels.sum(), size]))
+        return BatchInfo(step, whole, positive / whole, reweight)
+    share = size.new_full((), batches.positive_share if reweight == "constant" else torch.nan)
+    return BatchInfo(step, distributed.total(size), share, reweight)
 
 
 def gradients(

@@ -74,6 +74,9 @@ class Uncompiled(torch.optim.Optimizer):
     load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
 
+    def __init_subclass__(cls) -> None:
+        cls.step.hooked = True  # type: ignore[attr-defined]  # no wrapper for PyTorch's profiler, as costly as a small step
+
 
 class SGD(Uncompiled, torch.optim.SGD):
     """Stochastic gradient descent."""
@@ -211,7 +214,11 @@ def train(
             began, final = time.perf_counter(), epoch + 1 == config.epochs
             with torch.random.fork_rng(devices=[batches.device] if batches.device.type == "cuda" else []):
                 # A user's network may draw from PyTorch's global generator (`nn.Dropout`).
-                torch.manual_seed(derive(run.seed, "foreign noise", epoch, distributed.current().rank))
+                # `torch.manual_seed` also writes down who called it, for each device that is not there: 1 ms.
+                seed = derive(run.seed, "foreign noise", epoch, distributed.current().rank)
+                torch.default_generator.manual_seed(seed)
+                if batches.device.type == "cuda":
+                    torch.cuda.manual_seed(seed)
                 losses = _epoch(model, batches, run, optimizer, schedule, objective, epoch, advance)
             share_limits(batches.limits, "training", batches.device)
             distributed.share_buffers(model)

@@ -204,11 +204,9 @@ def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, 
         passed = tested if ended else tested[:-1]
         if not passed:
             why, few = _refusal(tested[0], goal.max_risk)
-            needed = (
-                _needed(path, tested[0], goal.max_risk, (bound, size), level, binomial=most_images == 1)
-                if few
-                else None
-            )
+            needed = None
+            if few and level == begins[0][1]:  # of the second sequence nobody hears where it fails
+                needed = _needed(path, tested[0], goal.max_risk, (bound, size), level, binomial=most_images == 1)
             return GoalSequence(goal, level, None, tested[0], tested[0], 1, why, needed), False
         rule = _rule(passed[-1].threshold, cases, goal)
         return GoalSequence(goal, level, rule, tested[0], passed[-1], len(tested)), ended
