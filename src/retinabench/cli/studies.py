@@ -1,4 +1,4 @@
-"""Many runs in one command: `tune`, `benchmark`, and `uci`, the comparison of 2019."""
+"""Many runs in one command: `tune`, `benchmark`, `reproduce`, and `uci`, the comparison of 2019."""
 
 from __future__ import annotations
 
@@ -165,6 +165,43 @@ def _compute(definition: Study, folder: Path, computing: application.Computing, 
         print_table(to_terminal(table))
     print_notes(summary.notes)
     say(folder / "summary.md")
+
+
+@application.computes_runs
+def reproduce(
+    paper: Annotated[Literal["country"], argument("PAPER", "country: Band et al. 2021, EyePACS to APTOS.")],
+    overrides: StudyOverrides = None,
+    source: Annotated[
+        Path | None, option("--source", "FOLDER", "Holds EyePACS and APTOS as downloaded, in eyepacs/ and aptos/.")
+    ] = None,
+    out: application.Out = Path("reproduce-country"),
+    network: Annotated[
+        Literal["frozen", "resnet50"],
+        option("--network", "NETWORK", "frozen: heads on pretrained features; resnet50: the paper's, for a GPU."),
+    ] = "frozen",
+    size: Annotated[int, option("--size", "N", "Side of the square images, in pixels.")] = 512,
+    draw: Annotated[
+        float | None,
+        option("--draw", "SHARE", "Rehearse on drawn retinas: this share of the published images.", min=0, max=1),
+    ] = None,
+    quiet: application.Silent = False,
+    computing: application.Computing = application.HERE,
+) -> None:
+    """Repeat a paper from its data: prepare, train every method, tabulate, judge each claim; the same command continues."""
+    from retinabench.experiments.study.reproduce import country_study
+    from retinabench.experiments.study.reproduce import reproduce as run
+    from retinabench.reports.papers.claims import claims_table
+    from retinabench.reports.toolkit.tables import to_terminal
+
+    progress = progress_of(quiet)
+    study = country_study(source, out, network, overrides or (), size=size, draw=draw, progress=progress)
+    if study.precision is None:
+        study = study.model_copy(update={"precision": computing.precision()})
+    summary, judged = run(study, out, computing.engine(progress, study.readers), progress)
+    print_table(to_terminal(claims_table(judged)))
+    print_notes(summary.notes)
+    say(out / "tables" / "index.md")
+    say(out / "claims.md")
 
 
 def uci(

@@ -46,7 +46,7 @@ def test_everything_is_written_and_listed(tmp_path, monkeypatch):
     assert links
     assert all((tmp_path / "out" / link).exists() for link in links)
     assert "<b>" not in index
-    assert "need --images" in index
+    assert "need --source" in index
     assert "several blur constants" in index
     pictures = [file for file in files if file.suffix == ".png"]
     assert len(pictures) > 6

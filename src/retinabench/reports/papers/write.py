@@ -100,7 +100,7 @@ def figures_of(collection: Collection, images: Path | None) -> tuple[list[PaperF
             figures += found
             missing += lines
     if images is None:
-        missing.append("Figures 6, 7 and 18 (preprocessing) need --images.")
+        missing.append("Figures 6, 7 and 18 (preprocessing) need --source.")
     else:
         figures += preprocessing_figures(images, collection.rules)
     figures.sort(key=_order)
