@@ -17,7 +17,7 @@ from retinabench.experiments.study.benchmark import benchmark
 from retinabench.experiments.study.definition import Study, read_study
 from retinabench.experiments.study.summary import StudySummary
 from retinabench.predictions.io import read_predictions
-from retinabench.reports.papers.claims import JudgedClaim, Models, judge_claims, write_claims
+from retinabench.reports.papers.claims import COUNTRY, SEVERITY, JudgedClaim, Models, judge_claims, write_claims
 from retinabench.reports.papers.collection import reduced
 
 COUNTS = (
@@ -53,27 +53,20 @@ def country_study(
             "the images are neither named nor to be drawn" if draw is None else "drawn images have no source",
             hint="Name the folder that holds eyepacs/ and aptos/ by --source, or --draw a share of their number.",
         )
-    recipe, data = Recipe(size, PREPROCESS[network]), out / "data"
+    recipe, data, shifted = Recipe(size, PREPROCESS[network]), out / "data", {}
     if source is None:
-        folder = data / "drawn"
+        eyepacs = data / "drawn"
         counts = [max(32, 2 * round(count * (draw or 0) / 2)) for count in COUNTS]
-        prepare("synthetic", folder, recipe=recipe, counts=counts, progress=progress)
-        folders = {"country.data": folder, "severity.data": folder}
+        prepare("synthetic", eyepacs, recipe=recipe, counts=counts, progress=progress)
     else:
         for name in ("eyepacs", "aptos"):
             prepare(name, data / name, recipe=recipe, source=source / name, progress=progress)
-        eyepacs = data / "eyepacs"
-        folders = {"country.data": eyepacs, "severity.data": eyepacs, "country.shifted": data / "aptos"}
-    study = read_study(f"reproduce_{network}", overrides)
+        eyepacs, shifted = data / "eyepacs", {"shifted": str(data / "aptos")}
     tasks = {
-        label: task.model_copy(
-            update={"shifted": None} | {
-                key.partition(".")[2]: str(folder) for key, folder in folders.items() if key.startswith(f"{label}.")
-            }
-        )
-        for label, task in study.tasks.items()
-    }  # fmt: skip
-    return study.model_copy(update={"tasks": tasks})
+        COUNTRY: {"task": "country_shift", "data": str(eyepacs), **shifted},
+        SEVERITY: {"task": "severity_shift", "data": str(eyepacs)},
+    }
+    return read_study(f"reproduce_{network}", overrides, tasks)
 
 
 def reproduce(
