@@ -18,8 +18,10 @@ from retinabench.reports.evaluation.write import percent_steps, write_report
 from retinabench.reports.papers.write import write_tables
 
 
-def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> StudySummary:
-    """Compute what is missing of a study; write its summary, tables and pages.
+def benchmark(
+    study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET, *, pages: bool = True
+) -> StudySummary:
+    """Compute what is missing of a study; write its summary, tables and, if asked for, pages.
 
     Below `out`: `study.json`, TASK/METHOD/ (trials, seeds, rankings), `predictions/`, `summary.json`, `summary.md`,
     `tables/`, `report/TASK/CRITERION/`.
@@ -30,7 +32,7 @@ def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = Q
         chosen = compute(study, out, engine, progress)
         entries = label_predictions(study, out, chosen)
         summary = summarise(study, out, chosen, entries, progress)
-        write_outputs(study, out, entries, progress)
+        write_outputs(study, out, entries, progress, pages=pages)
     progress.say(f"done in {time.perf_counter() - began:.0f} s")
     failed = sorted({f"{e.task}/{e.method}" for e in entries if e.lacking})
     if failed:
@@ -41,7 +43,9 @@ def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = Q
     return summary
 
 
-def write_outputs(study: Study, out: Path, entries: list[ResultRow], progress: Progress = QUIET) -> None:
+def write_outputs(
+    study: Study, out: Path, entries: list[ResultRow], progress: Progress = QUIET, *, pages: bool = True
+) -> None:
     """Write the papers' tables and figures, and one page per task and criterion."""
     files = list(dict.fromkeys(file for entry in entries for file in entry.files))
     if not files:
@@ -49,7 +53,7 @@ def write_outputs(study: Study, out: Path, entries: list[ResultRow], progress: P
     write_tables(
         files, out / "tables", rules=study.rules, bootstrap=study.bootstrap, seed=study.seed, progress=progress
     )
-    for task, criterion in dict.fromkeys((entry.task, entry.criterion) for entry in entries):
+    for task, criterion in dict.fromkeys((entry.task, entry.criterion) for entry in entries if pages):
         mine = [e for e in entries if (e.task, e.criterion) == (task, criterion) and e.files]
         if not mine:
             continue
