@@ -174,7 +174,9 @@ def _compute(
     from retinabench.experiments.study.summary import summary_tables
     from retinabench.reports.toolkit.tables import to_terminal
 
-    summary = run_benchmark(definition, folder, computing.engine(progress, definition.readers), progress)
+    engine = computing.engine(progress, definition.readers)
+    # Sites share their test images, which the papers' tables would take for one data set with two truths.
+    summary = run_benchmark(definition, folder, engine, progress, **({"writes": ()} if of_sites else {}))
     for table in site_tables(definition, summary, folder) if of_sites else summary_tables(summary):
         print_table(to_terminal(table))
     print_notes(summary.notes)

@@ -73,7 +73,7 @@ def reproduce(
     study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET
 ) -> tuple[StudySummary, list[JudgedClaim]]:
     """Compute the study with its tables, and judge the paper's claims by the runs of its first criterion."""
-    summary = benchmark(study, out, engine, progress, pages=False)
+    summary = benchmark(study, out, engine, progress, writes=("tables",))
     tasks: dict[str, Models] = {}
     for table in summary.tables:
         if table.criterion == study.choices[0]:
