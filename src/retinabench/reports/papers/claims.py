@@ -109,7 +109,8 @@ class JudgedClaim(Document):
 def _each(methods: Sequence[str], task: str, of_set: str, above: str, below: str) -> tuple[Statement, ...]:
     """Of each method: a score is larger than another score of the same images."""
     return tuple(
-        Statement(name, Number((name,), task, of_set, above), Number((name,), task, of_set, below)) for name in methods
+        Statement(f"{name}: {above} − {below}", *(Number((name,), task, of_set, score) for score in (above, below)))
+        for name in methods
     )
 
 
