@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
@@ -27,7 +28,7 @@ COUNTS = (
     732,
     2_930,
 )  # EyePACS train, Public, Private; APTOS validation and test, by pairs of eyes
-PREPROCESS = {
+PREPROCESS: dict[str, Literal["crop", "graham"]] = {
     "frozen": "crop",
     "resnet50": "graham",
 }  # a pretrained network expects the colours that Graham's takes away

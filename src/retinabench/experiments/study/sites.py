@@ -92,7 +92,7 @@ def _join(sites: dict[str, Prepared], left_out: str, out: Path, progress: Progre
     with workspace.lock(wait=True, say=progress.say):
         if prepared(out):
             return
-        shards = []
+        shards: list[Path] = []
         for site in sites.values():
             for number, shard in enumerate(site.shards):
                 site.check_shard(number)
