@@ -59,6 +59,7 @@ GROUPS: dict[str, Verbs] = {
             "--criterion in_domain_auroc --out sweeps/dropout",
         ),
         "benchmark": (studies.benchmark, "retinabench benchmark demo --plan"),
+        "reproduce": (studies.reproduce, "retinabench reproduce country --source ~/kaggle --out country"),
         "track": (training.track, "retinabench track runs/* --to tensorboard --out tb"),
     },
     "Scores": {

@@ -1,4 +1,4 @@
-"""Many runs in one command: `tune`, `benchmark`, and `uci`, the comparison of 2019."""
+"""Many runs in one command: `tune`, `benchmark`, `reproduce`, and `uci`, the comparison of 2019."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from retinabench.cli import application
 from retinabench.cli.application import argument, flag, option, print_notes, print_table, progress_of, say
-from retinabench.core.errors import WorkError
+from retinabench.core.errors import InputError, WorkError
 
 if TYPE_CHECKING:
     from retinabench.core.progress import Progress
@@ -32,7 +32,7 @@ StudyName = Annotated[
     str,
     typer.Argument(
         metavar="PRESET|FILE.toml",
-        help="demo, synthetic, severity, country, blur_country, blur_severity, filos2019, or a study of your own.",
+        help="demo, synthetic, severity, country, blur_country, blur_severity, filos2019, sites, or a study of your own.",
     ),
 ]
 StudyOverrides = Annotated[
@@ -104,6 +104,10 @@ def tune(
 def benchmark(
     study: StudyName,
     overrides: StudyOverrides = None,
+    data: Annotated[
+        list[Path] | None,
+        option("--data", "FOLDER", "Prepared folder of a site; given three times or more: leave one site out."),
+    ] = None,
     out: StudyOut = None,
     plan: Plan = False,
     status: Status = False,
@@ -115,8 +119,15 @@ def benchmark(
     from retinabench.experiments.study.definition import read_study
 
     words = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
-    definition = read_study(study, words)
     folder = out or Path(f"benchmark-{Path(study).stem}")
+    tasks = None
+    if data is None and study == "sites":
+        raise InputError("names no site", hint="Name each prepared folder by --data, three or more.")
+    if data is not None:
+        from retinabench.experiments.study.sites import site_tasks
+
+        tasks = site_tasks(data, folder, progress_of(quiet))
+    definition = read_study(study, words, tasks)
     if definition.precision is None:
         definition = definition.model_copy(update={"precision": computing.precision()})
     if status:
@@ -124,7 +135,7 @@ def benchmark(
     elif plan:
         _show_plan(definition, folder, computing)
     else:
-        _compute(definition, folder, computing, progress_of(quiet))
+        _compute(definition, folder, computing, progress_of(quiet), of_sites=data is not None)
 
 
 def _show_status(definition: Study, folder: Path) -> None:
@@ -155,16 +166,58 @@ def _show_plan(definition: Study, folder: Path, computing: application.Computing
         say(line)
 
 
-def _compute(definition: Study, folder: Path, computing: application.Computing, progress: Progress) -> None:
+def _compute(
+    definition: Study, folder: Path, computing: application.Computing, progress: Progress, *, of_sites: bool
+) -> None:
     from retinabench.experiments.study.benchmark import benchmark as run_benchmark
+    from retinabench.experiments.study.sites import site_tables
     from retinabench.experiments.study.summary import summary_tables
     from retinabench.reports.toolkit.tables import to_terminal
 
-    summary = run_benchmark(definition, folder, computing.engine(progress, definition.readers), progress)
-    for table in summary_tables(summary):
+    engine = computing.engine(progress, definition.readers)
+    # Sites share their test images, which the papers' tables would take for one data set with two truths.
+    summary = run_benchmark(definition, folder, engine, progress, **({"writes": ()} if of_sites else {}))
+    for table in site_tables(definition, summary, folder) if of_sites else summary_tables(summary):
         print_table(to_terminal(table))
     print_notes(summary.notes)
-    say(folder / "summary.md")
+    say(folder / ("sites.md" if of_sites else "summary.md"))
+
+
+@application.computes_runs
+def reproduce(
+    paper: Annotated[Literal["country"], argument("PAPER", "country: Band et al. 2021, EyePACS to APTOS.")],
+    overrides: StudyOverrides = None,
+    source: Annotated[
+        Path | None, option("--source", "FOLDER", "Holds EyePACS and APTOS as downloaded, in eyepacs/ and aptos/.")
+    ] = None,
+    out: application.Out = Path("reproduce-country"),
+    network: Annotated[
+        Literal["frozen", "resnet50"],
+        option("--network", "NETWORK", "frozen: heads on pretrained features; resnet50: the paper's, for a GPU."),
+    ] = "frozen",
+    size: Annotated[int, option("--size", "N", "Side of the square images, in pixels.")] = 512,
+    draw: Annotated[
+        float | None,
+        option("--draw", "SHARE", "Rehearse on drawn retinas: this share of the published images.", min=0, max=1),
+    ] = None,
+    quiet: application.Silent = False,
+    computing: application.Computing = application.HERE,
+) -> None:
+    """Repeat a paper from its data: prepare, train every method, tabulate, judge each claim; the same command continues."""
+    from retinabench.experiments.study.reproduce import country_study
+    from retinabench.experiments.study.reproduce import reproduce as run
+    from retinabench.reports.papers.claims import claims_table
+    from retinabench.reports.toolkit.tables import to_terminal
+
+    progress = progress_of(quiet)
+    study = country_study(source, out, network, overrides or (), size=size, draw=draw, progress=progress)
+    if study.precision is None:
+        study = study.model_copy(update={"precision": computing.precision()})
+    summary, judged = run(study, out, computing.engine(progress, study.readers), progress)
+    print_table(to_terminal(claims_table(judged)))
+    print_notes(summary.notes)
+    say(out / "tables" / "index.md")
+    say(out / "claims.md")
 
 
 def uci(

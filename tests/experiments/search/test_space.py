@@ -137,12 +137,20 @@ def test_drawn_values_have_few_digits():
 
 
 def test_every_space_that_comes_along_fits_its_method():
-    assert {f"published/{name}" for name in PUBLISHED} | {f"demo/{name}" for name in DEMO} == set(spaces())
-    for name in spaces():
+    shipped = {f"published/{name}" for name in PUBLISHED} | {f"demo/{name}" for name in DEMO} | {"filos2019/l2"}
+    assert shipped == set(spaces())
+    for name in shipped - {"filos2019/l2"}:
         base = base_of(name)
         runs = trial_runs(base, read_space(name), 32, 0)
         assert len({run.hash("f") for run in runs}) == 32
         assert {run.method.name for run in runs} == {base.method.name}
+
+
+def test_eight_trials_of_the_grid_of_2019_are_each_of_its_values_once_and_hold_the_paper_s():
+    base, space = load_run("filos2019/dropout", data="x"), read_space("filos2019/l2")
+    values = [run.optimizer.l2 for run in trial_runs(base, space, 8, 0)]
+    assert len(set(values)) == 8
+    assert base.optimizer.l2 in values
 
 
 @pytest.mark.parametrize("method", PUBLISHED)

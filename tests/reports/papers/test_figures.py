@@ -85,18 +85,30 @@ def test_preprocessing_is_shown_for_a_folder_of_images(tmp_path):
     y, x = np.mgrid[:120, :160]
     disc = np.where(np.hypot(y - 60, x - 80)[..., None] < 55, [200, 90, 40], [0, 0, 0]).astype(np.uint8)
     (tmp_path / "deep").mkdir()
-    for k in range(6):
+    for k in range(8):
         Image.fromarray(disc).save(tmp_path / "deep" / f"{k}.png")
     for rules in ("corrected", "published"):
-        found = shared.preprocessing_figures(tmp_path, rules)
+        found = shared.image_figures(tmp_path, rules, {})
         assert [one.number for one in found] == ["6 and 7", "18"]
     assert len(found[0].draw().axes) == 8
     assert len(found[1].draw().axes) == 20
+    classes = shared.image_figures(tmp_path, "corrected", {str(k): k % 2 for k in range(8)})[0]
+    assert classes.number == "1"
+    assert len(classes.draw().axes) == 8
     with pytest.raises(InputError, match="not a folder"):
-        shared.preprocessing_figures(tmp_path / "none", "corrected")
+        shared.image_figures(tmp_path / "none", "corrected", {})
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no images"):
-        shared.preprocessing_figures(tmp_path / "empty", "corrected")
+        shared.image_figures(tmp_path / "empty", "corrected", {})
+
+
+def test_the_automated_diagnosis_states_the_accuracy_with_and_without_referral(tmp_path):
+    runs = [run("MAP", seed, PEOPLE, task="country_shift") for seed in range(2)]
+    (study,) = gathered(tmp_path, runs).results
+    said = " ".join(text.get_text() for text in shared.pipeline_figure(study).draw().axes[0].texts)
+    for score in ("accuracy_at_0", "accuracy_at_20"):
+        value = np.mean([one.get(("in_domain", score)) for one in study.methods[0].runs])
+        assert f"In-domain: {100 * value:.1f} %" in said
 
 
 def test_single_methods_are_solid_and_share_their_colour_with_their_ensembles(tmp_path):

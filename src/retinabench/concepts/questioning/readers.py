@@ -161,10 +161,10 @@ def panel_errors(examined: Examination, panel: ReaderPanel, place: int, one: Con
             lost = ratio(whole[:, counts == 0].sum(axis=1), whole.sum(axis=1))
             unknown[name] = max(unknown[name], float(np.nan_to_num(lost).max()))
     unknown["auroc"] = min(1.0, unknown["sensitivity"] + unknown["specificity"])
-    known = {name: getattr(one, name).value for name in values}
+    rates = {name: getattr(one, name).value for name in values}
     return {
         name: PanelError.of(
-            len(panel.readers), np.nan if known[name] is None else known[name], np.concatenate(parts), unknown[name]
+            len(panel.readers), np.nan if rates[name] is None else rates[name], np.concatenate(parts), unknown[name]
         )
         for name, parts in values.items()
     }

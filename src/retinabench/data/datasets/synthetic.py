@@ -2,11 +2,13 @@
 
 Images and truth come from `data.synthetic`; the splits are those of a study like Country Shift. For
 `images` training images: validation images/4, test 3*images/8 by the in-domain camera; validation images/8, test
-images/4 by the shifted camera. Fellow eyes are in one split: every part has an even number of images.
+images/4 by the shifted camera; or `counts` of these five parts. Fellow eyes are in one split: every part has an even number
+of images.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +35,9 @@ PARTS = (
 MOST_IMAGES = 1_000_000
 
 
-def records(source: Path | None, images: int = 3200, seed: int = 0, *, survey: Survey | None = None) -> Records:
+def records(
+    source: Path | None, images: int = 3200, seed: int = 0, *, counts: Sequence[int] = (), survey: Survey | None = None
+) -> Records:
     """Return the records of a study; its images are drawn later."""
     if source is not None:
         raise InputError("synthetic retinas are drawn, not read", hint="Leave --source out.")
@@ -45,8 +49,8 @@ def records(source: Path | None, images: int = 3200, seed: int = 0, *, survey: S
         )
     first = {"in_domain": 0, "shifted": 0}
     parts = []
-    for domain, split, share in PARTS:
-        count = 2 * round(images * share / 2)
+    for (domain, split, _), wanted in zip(PARTS, counts or [images * share for *_, share in PARTS], strict=True):
+        count = 2 * round(wanted / 2)
         parts.append(_part(domain, split, range(first[domain], first[domain] + count), seed))
         first[domain] += count
     return join(parts)

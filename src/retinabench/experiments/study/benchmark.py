@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from retinabench.core.errors import WorkError
@@ -17,9 +18,13 @@ from retinabench.reports.evaluation.evaluation import EvaluationSettings
 from retinabench.reports.evaluation.write import percent_steps, write_report
 from retinabench.reports.papers.write import write_tables
 
+WRITES = ("tables", "pages")
 
-def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET) -> StudySummary:
-    """Compute what is missing of a study; write its summary, tables and pages.
+
+def benchmark(
+    study: Study, out: Path, engine: JobEngine, progress: Progress = QUIET, *, writes: Sequence[str] = WRITES
+) -> StudySummary:
+    """Compute what is missing of a study; write its summary, and of the papers' tables and the pages those in `writes`.
 
     Below `out`: `study.json`, TASK/METHOD/ (trials, seeds, rankings), `predictions/`, `summary.json`, `summary.md`,
     `tables/`, `report/TASK/CRITERION/`.
@@ -30,7 +35,7 @@ def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = Q
         chosen = compute(study, out, engine, progress)
         entries = label_predictions(study, out, chosen)
         summary = summarise(study, out, chosen, entries, progress)
-        write_outputs(study, out, entries, progress)
+        write_outputs(study, out, entries, progress, writes=writes)
     progress.say(f"done in {time.perf_counter() - began:.0f} s")
     failed = sorted({f"{e.task}/{e.method}" for e in entries if e.lacking})
     if failed:
@@ -41,15 +46,18 @@ def benchmark(study: Study, out: Path, engine: JobEngine, progress: Progress = Q
     return summary
 
 
-def write_outputs(study: Study, out: Path, entries: list[ResultRow], progress: Progress = QUIET) -> None:
+def write_outputs(
+    study: Study, out: Path, entries: list[ResultRow], progress: Progress = QUIET, *, writes: Sequence[str] = WRITES
+) -> None:
     """Write the papers' tables and figures, and one page per task and criterion."""
     files = list(dict.fromkeys(file for entry in entries for file in entry.files))
     if not files:
         return
-    write_tables(
-        files, out / "tables", rules=study.rules, bootstrap=study.bootstrap, seed=study.seed, progress=progress
-    )
-    for task, criterion in dict.fromkeys((entry.task, entry.criterion) for entry in entries):
+    if "tables" in writes:
+        write_tables(
+            files, out / "tables", rules=study.rules, bootstrap=study.bootstrap, seed=study.seed, progress=progress
+        )
+    for task, criterion in dict.fromkeys((entry.task, entry.criterion) for entry in entries if "pages" in writes):
         mine = [e for e in entries if (e.task, e.criterion) == (task, criterion) and e.files]
         if not mine:
             continue

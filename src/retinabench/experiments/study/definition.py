@@ -190,8 +190,8 @@ class Study(Frozen):
         return tuple(self.run_seeds[first : first + self.seeds] for first in firsts)
 
 
-def read_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
-    """Read a study, then apply `key=value` settings."""
+def read_study(source: str | Path, overrides: Sequence[str] = (), tasks: JsonObject | None = None) -> Study:
+    """Read a study, then apply `key=value` settings; `tasks` take the place of its own."""
     if Path(source).suffix == ".toml":
         file = Path(source)
     else:
@@ -199,7 +199,7 @@ def read_study(source: str | Path, overrides: Sequence[str] = ()) -> Study:
         if str(source) not in known:
             raise InputError(f"unknown study '{source}'", hint=f"{nearest(str(source), known)} Or name a .toml file.")
         file = known[str(source)]
-    tree = read_toml(file)
+    tree = read_toml(file) | ({} if tasks is None else {"tasks": tasks})
     for word in overrides:
         override(tree, word)
     try:

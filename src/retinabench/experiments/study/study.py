@@ -282,7 +282,7 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
     file: Path | None = None
     tree: JsonObject = {}
     if source is not None:
-        file, tree = find(source.replace("{rules}", study.rules))
+        file, tree = find(source.replace("{rules}", study.rules).replace("{task}", task))
     tree = merged(merged(_tables(tree), _tables(study.base)), _tables(given.run))
     tree["method"] = _method(tree.get("method"), method, configured=file is not None)
     tree |= {

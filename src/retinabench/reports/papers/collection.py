@@ -157,7 +157,7 @@ def collect(
     tests, origins = [], []
     for path, predictions in zip(paths, read(paths), strict=True):
         origins.append(origin(predictions, labelled.get(path.resolve(), {})))
-        tests.append(_reduced(predictions, exact=rules == "published"))
+        tests.append(reduced(predictions, exact=rules == "published"))
     origins = _with_datasets(origins, tests)
     _refuse_duplicates(origins, paths)
     tests = _aligned(tests, origins)
@@ -198,7 +198,7 @@ def _place(one: Origin) -> Origin:
     return replace(one, seed=None, members=1, member_seeds=())
 
 
-def _reduced(predictions: Predictions, exact: bool) -> Predictions:
+def reduced(predictions: Predictions, exact: bool) -> Predictions:
     """Return the test images with the mean probability and the uncertainty that orders referral, without samples."""
     test = predictions.select(split="test")
     if test is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,7 @@ from retinabench.reports.toolkit.figures import (
 from retinabench.reports.toolkit.pages import capitalise
 
 Floats = NDArray[np.float64]
+AT_REFERRAL, CLASS_SHOWN = "accuracy_at_20", 4
 PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the 6 x 4 inches of the released plots, scaled; in points
 
 
@@ -242,8 +243,8 @@ SIDE = 320  # pixels of an image in a figure
 BLURS = (5, 10, 20, 30)  # of section B.6
 
 
-def preprocessing_figures(folder: Path, rules: str) -> list[PaperFigure]:
-    """Return the figures of some images of a folder, evenly spaced in the order of their names."""
+def image_figures(folder: Path, rules: str, labels: Mapping[str, int]) -> list[PaperFigure]:
+    """Return the figures of some images of a folder, evenly spaced in the order of their names; `labels` are of those whose class is known."""
     if not folder.is_dir():
         raise InputError("is not a folder", file=folder, hint="Name a folder of fundus images.")
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
@@ -253,12 +254,65 @@ def preprocessing_figures(folder: Path, rules: str) -> list[PaperFigure]:
     chosen = [found[k] for k in np.unique(np.linspace(0, len(found) - 1, SHOWN).round().astype(int))]
     how = "exactly as released" if rules == "published" else "by the corrected form of Graham's preprocessing"
     blur = "A smaller blur constant averages over a larger surround and keeps more signal and more noise."
+    classes = [[path for path in found if labels.get(path.stem) == label][:CLASS_SHOWN] for label in (0, 1)]
+    of_class = (
+        [
+            PaperFigure(
+                "figure-01-classes",
+                "1",
+                "Images of both classes",
+                "Above: label 0, not referable. Below: label 1, referable.",
+                partial(_by_class, classes),
+            )
+        ]
+        if all(len(paths) == CLASS_SHOWN for paths in classes)
+        else []
+    )
     return [
+        *of_class,
         PaperFigure("figure-06-preprocessing", "6 and 7", "Images before and after preprocessing",
                     f"Above: original images. Below: the same {how}, blur 30.", partial(_before_and_after, chosen, rules)),
         PaperFigure("figure-18-blur-examples", "18", "Preprocessing by blur constant", f"Images {how}. {blur}",
                     partial(_by_blur, chosen, rules)),
     ]  # fmt: skip
+
+
+def pipeline_figure(results: TaskResults) -> PaperFigure | None:
+    """Return the automated diagnosis with the numbers of one method: who reads which share, and how accurate the model is then."""
+    known = [one for one in results.methods if one.runs and ("in_domain", AT_REFERRAL) in one.runs[0].value]
+    if not known:
+        return None
+    method = known[0]
+    sets = [name for name in ("in_domain", "shifted") if results.holds(name)]
+    means = {
+        (name, score): float(np.mean([run.get((name, score)) for run in method.runs]))
+        for name in sets
+        for score in ("accuracy_at_0", AT_REFERRAL)
+    }
+    caption = f"A model refers the images of which it is least certain. The numbers are the accuracy of {method.name}, mean over runs."
+    return PaperFigure(
+        file_name("pipeline", "2", results), "2", f"Automated diagnosis: {results.title()}", caption, partial(_pipeline, sets, means),
+    )  # fmt: skip
+
+
+def _pipeline(sets: Sequence[str], means: Mapping[tuple[str, str], float]) -> Figure:
+    def of(score: str) -> str:
+        return "\n".join(f"{SET_LABELS[name]}: {100 * means[name, score]:.1f} %" for name in sets)
+
+    figure, ((axes,),) = canvas(470, 150, text=10)
+    axes.set(xlim=(0, 10), ylim=(0, 4))
+    axes.set_axis_off()
+    box = {"boxstyle": "round,pad=0.5", "facecolor": "none", "edgecolor": MUTED}
+    texts = {
+        (1.0, 2.0): "images", (3.6, 2.0): f"model:\nprediction, uncertainty\n{of('accuracy_at_0')}",
+        (8.2, 3.2): "20 %, least certain:\nread by an expert", (8.2, 0.9): f"80 %: read by the model\n{of(AT_REFERRAL)}",
+    }  # fmt: skip
+    for place, text in texts.items():
+        axes.text(*place, text, ha="center", va="center", fontsize=8.5, bbox=box)
+    arrow = {"arrowstyle": "->", "color": MUTED, "shrinkA": 0, "shrinkB": 0}
+    for start, end in (((1.6, 2.0), (2.2, 2.0)), ((5.0, 2.3), (6.7, 3.1)), ((5.0, 1.7), (6.7, 1.0))):
+        axes.annotate("", end, start, arrowprops=arrow)
+    return figure
 
 
 def _read(path: Path, blur: int | None, rules: str) -> NDArray[np.uint8]:
@@ -270,6 +324,13 @@ def _read(path: Path, blur: int | None, rules: str) -> NDArray[np.uint8]:
 def _before_and_after(paths: Sequence[Path], rules: str) -> Figure:
     rows = [[_read(path, blur, rules) for path in paths] for blur in (None, 30)]
     return _sheet(rows, ["original", "blur 30"], by_row=True)
+
+
+def _by_class(classes: Sequence[Sequence[Path]]) -> Figure:
+    rows = [
+        [preprocess_bytes(path.read_bytes(), Recipe(SIDE, "crop"), str(path)) for path in paths] for paths in classes
+    ]
+    return _sheet(rows, ["not referable", "referable"], by_row=True)
 
 
 def _by_blur(paths: Sequence[Path], rules: str) -> Figure:

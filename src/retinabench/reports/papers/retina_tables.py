@@ -29,7 +29,7 @@ NUMBERS = {  # (kind, task, tuned on the joint validation set)
     ("blur", "severity_shift", False): 12, ("blur", "country_shift", False): 13,
 }  # fmt: skip
 DETECTION = 3
-PERCENT = NumberFormat(1, scale=100)
+PERCENT = NumberFormat(1, scale=100, most=2)  # the papers print one decimal
 _DIGITS = NumberFormat(3)
 _PREDICTION = (("nll", "accuracy", "auprc"), ("auroc", "ece_top_label"))
 _AREAS = (("referral_auroc_area", "referral_accuracy_area"), ("referral_nll_area", "referral_auprc_area"))

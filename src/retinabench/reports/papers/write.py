@@ -16,7 +16,13 @@ from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.predictions.io import ReadEach, read_each
 from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.figures import PaperFigure, curve_figures, histogram_figures, preprocessing_figures
+from retinabench.reports.papers.figures import (
+    PaperFigure,
+    curve_figures,
+    histogram_figures,
+    image_figures,
+    pipeline_figure,
+)
 from retinabench.reports.papers.filos import filos_figures, filos_leaderboard, filos_results, filos_table
 from retinabench.reports.papers.measurements import Collection, task_title
 from retinabench.reports.papers.retina_tables import retina_tables
@@ -99,10 +105,17 @@ def figures_of(collection: Collection, images: Path | None) -> tuple[list[PaperF
         for found, lines in (curve_figures(results, collection), histogram_figures(results)):
             figures += found
             missing += lines
+        figures += filter(None, [pipeline_figure(results)])
     if images is None:
-        missing.append("Figures 6, 7 and 18 (preprocessing) need --source with a folder of images.")
+        missing.append("Figures 1, 6, 7 and 18 (images) need --source with a folder of images.")
     else:
-        figures += preprocessing_figures(images, collection.rules)
+        tests = [test for results in collection.results for method in results.methods for test in method.tests[:1]]
+        labels = {
+            name: label
+            for test in tests
+            for name, label in zip(test.image_id.tolist(), test.label.tolist(), strict=True)
+        }
+        figures += image_figures(images, collection.rules, labels)
     figures.sort(key=_order)
     for results in filos_results(collection):
         figures += filos_figures(results, collection)

@@ -20,16 +20,21 @@ from markupsafe import Markup, escape
 from retinabench.metrics.proportions import Interval
 
 MINUS, DASH = "−", "–"
+MOST_DIGITS = 6
 
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How a number is written: `suffix` follows the value times `scale`, rounded to `digits` decimals; `signed` writes a plus sign."""
+    """How a number is written: `suffix` follows the value times `scale`, rounded to `digits` decimals; `signed` writes a plus sign.
+
+    An interval asks for at most `most` decimals.
+    """
 
     digits: int = 3
     signed: bool = False
     scale: float = 1.0
     suffix: str = ""
+    most: int = MOST_DIGITS
 
     def __call__(self, value: float) -> str:
         """Return the number as text with a true minus sign; "undefined" where it is not finite."""
@@ -46,7 +51,7 @@ class NumberFormat:
         if not (math.isfinite(width) and width > 10**-MOST_DIGITS):  # a narrower one is rounding
             return self
         digits = math.ceil(-math.log10(width / 5) - 1e-9)
-        return replace(self, digits=min(max(digits, 0), MOST_DIGITS))
+        return replace(self, digits=min(max(digits, 0), self.most))
 
     def interval(self, low: float, high: float) -> str:
         """Return `[low, high]`, or an empty string where an end is unknown."""
@@ -55,7 +60,6 @@ class NumberFormat:
         return f"[{self(low)}, {self(high)}]"
 
 
-MOST_DIGITS = 6
 TWO_DIGITS, THREE_DIGITS = NumberFormat(2), NumberFormat(3)
 PERCENT = NumberFormat(0, scale=100, suffix=" %")
 COUNT = NumberFormat(0)

@@ -1,0 +1,61 @@
+"""`retinabench reproduce country`: from Kaggle's files to tables and judged claims."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from cli.test_main import one_line
+from retinabench.cli import main as cli
+from support.kaggle_layout import write_aptos, write_eyepacs
+
+TINY = [
+    'base.model={name="resnet18", width=4, stem="small"}', "base.optimizer.epochs=1", "base.optimizer.batch_size=64",
+    "seeds=2", "ensemble=2", "bootstrap=20",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_files_as_downloaded_become_tables_and_claims_and_a_second_command_computes_nothing(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("retinabench.reports.papers.write.figures_of", lambda *_: ([], []))  # drawing is slow
+    write_eyepacs(tmp_path / "kaggle" / "eyepacs", "folder", share=0.006)
+    write_aptos(tmp_path / "kaggle" / "aptos", "folder")
+    out = tmp_path / "out"
+    words = [
+        "reproduce",
+        "country",
+        "--source",
+        str(tmp_path / "kaggle"),
+        "--out",
+        str(out),
+        "--size",
+        "32",
+        "--device",
+        "cpu",
+    ]
+    assert cli.run([*words, "--parallel", "1", *TINY]) == 0
+    printed = capsys.readouterr().out
+    assert printed.endswith("claims.md\n")
+    for number, task in ((1, "country"), (2, "severity")):
+        (file,) = (out / "tables" / "tables").glob(f"table-{number:02d}-*.csv")
+        rows = list(csv.DictReader(file.read_text().splitlines()))
+        assert {row["task"] for row in rows} == {f"{task}_shift"}
+        assert len({row["method"] for row in rows}) == 12
+    claims = json.loads((out / "claims.json").read_text())["claims"]
+    assert [one["section"] for one in claims].count("6.2") == 6
+    assert claims[0]["verdict"] == "undefined"  # an AUROC of severe cases alone
+    assert all(one["statements"][0]["low"] is not None for one in claims[6:])
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("predictions.parquet")}
+    assert len(before) == 24
+    assert cli.run([*words, "--parallel", "1", "--quiet", *TINY]) == 0
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("predictions.parquet")} == before
+
+
+@pytest.mark.parametrize("words", [[], ["--source", "somewhere", "--draw", "0.1"]])
+def test_images_are_either_named_or_drawn(words, tmp_path, capsys):
+    assert cli.run(["reproduce", "country", "--out", str(tmp_path / "out"), *words]) == 2
+    assert "--source" in one_line(capsys)
