@@ -49,8 +49,8 @@ def records(
         )
     first = {"in_domain": 0, "shifted": 0}
     parts = []
-    for (domain, split, _), wanted in zip(PARTS, counts or [images * share for *_, share in PARTS], strict=True):
-        count = 2 * round(wanted / 2)
+    for part, (domain, split, share) in enumerate(PARTS):
+        count = 2 * round((counts[part] if counts else images * share) / 2)
         parts.append(_part(domain, split, range(first[domain], first[domain] + count), seed))
         first[domain] += count
     return join(parts)
