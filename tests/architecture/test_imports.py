@@ -192,10 +192,10 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
 
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
-    "cli": 2_911, "concepts": 6_123, "core": 1_729, "data": 6_802, "experiments": 6_904, "fidelity": 7_150, "inspection": 1_194,
-    "integrations": 733, "methods": 6_811, "metrics": 13_755, "models": 2_796, "predictions": 2_915, "reports": 8_555,
+    "cli": 3_010, "concepts": 6_099, "core": 1_730, "data": 6_785, "experiments": 7_540, "fidelity": 7_573, "inspection": 1_192,
+    "integrations": 760, "methods": 6_746, "metrics": 13_768, "models": 2_854, "predictions": 2_917, "reports": 8_994,
 }  # fmt: skip
-TESTS, TOOLS = 44_019, 8_600
+TESTS, TOOLS = 44_400, 8_860
 
 
 def lines(*folders: Path) -> int:
