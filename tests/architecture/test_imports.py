@@ -192,8 +192,8 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
 
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
-    "cli": 3_010, "concepts": 6_099, "core": 1_730, "data": 6_785, "experiments": 7_540, "fidelity": 7_573, "inspection": 1_192,
-    "integrations": 760, "methods": 6_746, "metrics": 13_768, "models": 2_854, "predictions": 2_917, "reports": 8_994,
+    "cli": 3_010, "concepts": 6_099, "core": 1_730, "data": 6_786, "experiments": 7_540, "fidelity": 7_573, "inspection": 1_192,
+    "integrations": 760, "methods": 6_746, "metrics": 13_768, "models": 2_854, "predictions": 2_917, "reports": 8_995,
 }  # fmt: skip
 TESTS, TOOLS = 44_400, 8_860
 

@@ -53,13 +53,15 @@ def test_locks_cover_what_is_installed_from_them():
 
 
 def test_ci_and_the_image_install_by_hash():
-    """Only the job that tries other versions on purpose installs without; it holds no token."""
+    """Only the jobs that try other versions, or timm, on purpose install without; they hold no token."""
     files = [ROOT / "Dockerfile", *WORKFLOWS]
     lines = [line for file in files for line in file.read_text().splitlines() if "pip install" in line]
     bare = [line.strip() for line in lines if "--require-hashes" not in line and "--no-deps" not in line]
     assert bare == [
         "- run: python -m pip install uv",
         "- run: uv pip install --system --resolution ${{ matrix.resolution }} --editable ./references --editable '.[train,test]'",
+        "- run: python -m pip install uv",
+        "- run: uv pip install --system --editable ./references --editable '.[train,test]' 'timm>=1.0.20'",
     ]
     for path in WORKFLOWS:
         text = path.read_text()

@@ -37,7 +37,7 @@ def test_files_as_downloaded_become_tables_and_claims_and_a_second_command_compu
         "--device",
         "cpu",
     ]
-    assert cli.run([*words, "--parallel", "1", *TINY]) == 0
+    assert cli.run([*words, "--workers", "1", *TINY]) == 0
     printed = capsys.readouterr().out
     assert printed.endswith("claims.md\n")
     for number, task in ((1, "country"), (2, "severity")):
@@ -51,7 +51,7 @@ def test_files_as_downloaded_become_tables_and_claims_and_a_second_command_compu
     assert all(one["statements"][0]["low"] is not None for one in claims[6:])
     before = {path: path.stat().st_mtime_ns for path in out.rglob("predictions.parquet")}
     assert len(before) == 24
-    assert cli.run([*words, "--parallel", "1", "--quiet", *TINY]) == 0
+    assert cli.run([*words, "--workers", "1", "--quiet", *TINY]) == 0
     assert {path: path.stat().st_mtime_ns for path in out.rglob("predictions.parquet")} == before
 
 

@@ -58,7 +58,7 @@ BAD = {
     "no rows": ({"image_id": [], "label": [], "probs": []}, "holds no rows"),
     "missing id": ({"image_id": np.array(["a", None, "c"], object)}, "row 2, column 'image_id': is empty"),
     "NaN id": ({"image_id": [1.0, 2.0, np.nan]}, "row 3, column 'image_id': is empty"),
-    "long ids as floats": ({"patient_id": [1.0, np.nan, 10.0**17]}, "row 3, column 'patient_id': is the floating-point number 1e+17, which is no exact id. Read the column as text"),
+    "long ids as floats": ({"patient_id": [1.0, np.nan, 10.0**17]}, "row 3, column 'patient_id': is the floating-point number 1e+17, which is not an exact id. Read the column as text"),
     "long ids among objects": ({"patient_id": np.array(["p", 2.0**53, None], object)}, "row 2, column 'patient_id': is the floating-point number 9007199254740992"),
     "ids in single precision": ({"image_id": np.array([1, 2, 2**24], np.float32)}, "row 3, column 'image_id': is the floating-point number 16777216"),
     "a fraction as id": ({"image_id": [1.0, 2.5, 3.0]}, "row 2, column 'image_id': is the floating-point number 2.5"),

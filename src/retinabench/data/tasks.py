@@ -134,7 +134,8 @@ def load_task(folder: str | Path, name: str = "country_shift", shifted: str | Pa
         ...     print(str(error).partition(":")[0])
         no/such/folder
     """
-    return divide(replace(open_data(folder, shifted), referable_from=TASKS.find(name).referable_from), name, shifted)
+    division = TASKS.find(name)
+    return divide(replace(open_data(folder, shifted), referable_from=division.referable_from), name, shifted)
 
 
 def divide(data: Prepared, name: str, shifted: str | Path | None = None) -> Task:

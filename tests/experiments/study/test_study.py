@@ -45,7 +45,7 @@ def test_a_folder_with_other_things_is_not_touched(tmp_path):
 
 
 def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "write_outputs", lambda *_: None)
+    monkeypatch.setattr(module, "write_outputs", lambda *_, **_others: None)
     data = make_prepared(tmp_path / "data")
     definition = study(tmp_path, data, criteria=BOTH[:1], trials=1)
     engine = Serial(broken={("map", 1): "diverged", ("dropout", 1): "out_of_memory"})
@@ -252,7 +252,7 @@ def contents(out: Path) -> dict[str, bytes]:
 
 def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path, one_thread, monkeypatch):
     # Tables, pages and figures come after all that can be lost.
-    monkeypatch.setattr(module, "write_outputs", lambda *_: None)
+    monkeypatch.setattr(module, "write_outputs", lambda *_, **_others: None)
     definition = study(tmp_path, make_prepared(tmp_path / "data"), criteria=BOTH[:1], trials=1)
     benchmark(definition, tmp_path / "undisturbed", Serial())
     for how, target in KILLS:

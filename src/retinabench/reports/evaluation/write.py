@@ -72,6 +72,7 @@ def render(
     graded = _grades(evaluation)
     context = {
         "title": title,
+        "own_title": title != TITLE,
         "contents": [
             entry for entry in CONTENTS if {"grades": graded, "rejection": evaluation.rejections}.get(entry[0], True)
         ],
