@@ -1,6 +1,6 @@
-"""Tables of patients in place of images: read from CSV or Parquet once, and encoded by the training rows of each run.
+"""Tables of patients instead of images: read from CSV or Parquet once, and encoded by the training rows of each run.
 
-A prepared table holds `features.parquet` in place of images: one column per feature, as numbers or text, with empty cells where a
+A prepared table holds `features.parquet` instead of images: one column per feature, as numbers or text, with empty cells where a
 value is missing. Nothing is fitted when it is prepared. `encode` turns it into the inputs of a network, and every statistic
 that it needs (median, most frequent word, mean, std, the list of words) is of the training rows alone, so that a fold
 that tests has no part in them.

@@ -103,8 +103,8 @@ def train(
             training, for its label.
         model: A name of `retinabench list models`, a function that makes a network, or a network, of which every run trains a
             copy. The network returns one logit per image, (B, 1).
-        validation: The data that select the epoch, in place of a fifth.
-        test: The data that test, in place of a fifth.
+        validation: Data that select the epoch; else a fifth of the patients does.
+        test: Test data; else a fifth of the patients is held out.
         referable_from: The lowest grade that is referable.
         config: A preset or a TOML file, as `retinabench train --config`.
         settings: Value by dotted key, such as ``{"optimizer.epochs": 20, "method.rate": 0.2}``. `optimizer.augment` is `flip`

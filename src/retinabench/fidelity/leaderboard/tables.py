@@ -43,7 +43,7 @@ _LEGEND = (
 
 _SHIPPED = (
     "Entries without the mark (here) come with the package, as they were submitted, rounded, with the stds of their "
-    "posterior samples in place of these."
+    "posterior samples instead of the samples."
 )
 _ALONE = " With one seed of each entry, places hold for these runs alone: other seeds may change them."
 _DECLARED = "A budget that is declared was stated in the submission: no hashes of a run vouch for it."
