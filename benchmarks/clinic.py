@@ -176,7 +176,8 @@ def clinic_ends(
     shared = rng.normal(size=patient.max() + 1)[patient]
     label = ndtr(SAME_LABEL**0.5 * shared + (1 - SAME_LABEL) ** 0.5 * rng.normal(size=len(drawn))) < drawn.prob
     smooth = smooth_calibration(Cases(label, drawn.prob, patient=patient).weighted())
-    further = None if smooth is None else float(smooth.ici <= smooth.calibrated_ici)
+    bound = None if smooth is None else smooth.calibrated_ici
+    further = None if smooth is None or bound is None else float(smooth.ici <= bound)
     return {"less": ends, "sets": sets, "p": {"ICI of a calibrated model": [further, further]}}
 
 

@@ -96,6 +96,16 @@ def test_the_clinic_speaks_of_new_sites_of_readers_and_of_the_risks(tmp_path, ca
     assert one["smooth_calibration"]["ici"] > one["smooth_calibration"]["calibrated_ici"]
 
 
+def test_the_calibration_of_sharp_probabilities_is_not_compared_with_a_curve_of_few_errors(tmp_path, capsys):
+    def overconfident(site, label, prob):
+        return {"prob": 1 / (1 + (1 / prob - 1) ** 30)}
+
+    assert run(["clinic", realistic(tmp_path, overconfident), "-q"]) == 0
+    assert "a calibrated model with these probabilities would call only about" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
 def test_wrong_options_of_the_clinic(tmp_path, capsys):
     path = str(table(tmp_path))
     for option, value, message in [

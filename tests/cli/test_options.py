@@ -152,3 +152,14 @@ def test_decisions_in_the_place_of_probabilities_are_noticed(tmp_path, capsys):
         rb.write_predictions(rb.Predictions([str(k) for k in range(N)], LABEL, prob), path)
         assert run(["score", str(path), "--bootstrap", "0", "-q"]) == 0
         assert ("look like decisions" in capsys.readouterr().err) is expected
+
+
+def test_patients_in_validation_and_test_are_noticed(tmp_path, capsys):
+    path, split = tmp_path / "p.csv", np.where(np.arange(N) % 2, "validation", "test")
+    for eyes, expected in ((2, True), (1, False)):
+        patient = [str(k // eyes) for k in range(N)]
+        rb.write_predictions(
+            rb.Predictions([f"i{k}" for k in range(N)], LABEL, PROB, patient_id=patient, split=split), path
+        )
+        assert run(["score", str(path), "--bootstrap", "0", "-q"]) == 0
+        assert ("patients in the validation and in the test split" in capsys.readouterr().err) is expected

@@ -125,7 +125,7 @@ def _scores_and_replicates(
     cut = frozen_threshold(predictions, settings.threshold, rules)
     test = _test_split(predictions)
     values, name = referral_uncertainty(test, settings.uncertainty, exact=rules == "published", threshold=cut.value)
-    notes = [*test.notes, *_notes(test, values, name, cut)]
+    notes = [*test.notes, *_leaks(predictions, test), *_notes(test, values, name, cut)]
     sets: Mapping[str, SetScores]
     replicates: dict[str, Floats] = {}
     about = test.metadata, test.source
@@ -220,6 +220,16 @@ def _test_split(predictions: Predictions) -> Predictions:
             hint="Scores are of the test split; leave the column 'split' out if all images belong to it.",
         )
     return test
+
+
+def _leaks(predictions: Predictions, test: Predictions) -> list[str]:
+    """A warning if patients are in both splits, such as the right eye in one and the left eye in the other."""
+    validation = predictions.select(split="validation")
+    if validation is None or validation.patient_id is None or test.patient_id is None:
+        return []
+    both = len(np.intersect1d(validation.patient_id, test.patient_id))
+    in_both = "in the validation and in the test split; if anything was chosen on validation, the scores are too good"
+    return [f"WARNING: patients {in_both}: {both}. Split by patient"] if both else []
 
 
 def _described(name: str) -> str:

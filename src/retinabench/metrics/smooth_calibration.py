@@ -27,6 +27,7 @@ from retinabench.metrics.weighted_images import EPS, Floats, Weighted
 KNOTS = (0.05, 0.35, 0.65, 0.95)
 FEWEST_DEGREES = 11  # patients with a wrong call less the four terms of the curve
 SHOWN = (0.005, 0.995)  # percentiles of x between which the curve is shown
+FEWEST_WRONG = 15
 POINTS, DRAWS, AT_MOST = 50, 1000, 1000  # points of the curve, curves of calibrated models, images of each
 
 
@@ -34,14 +35,16 @@ POINTS, DRAWS, AT_MOST = 50, 1000, 1000  # points of the curve, curves of calibr
 class SmoothCalibration(Document):
     """The curve at G probabilities with its pointwise 95 % band, and its distances from the diagonal.
 
-    `calibrated_ici` is what the ICI of a calibrated model with these probabilities stays below in 95 % of studies.
+    `calibrated_ici` is what the ICI of a calibrated model with these probabilities stays below in 95 % of studies; None where such a
+    model would call fewer than `FEWEST_WRONG` images wrongly (`expected_wrong`, the sum of min(p, 1 - p)), which do not determine a curve.
     Shapes: `prob` (G,), `observed` (G,), `low` (G,), `high` (G,).
     """
 
     ici: float
     e50: float
     e90: float
-    calibrated_ici: float
+    calibrated_ici: float | None
+    expected_wrong: float
     prob: Floats
     observed: Floats
     low: Floats
@@ -73,17 +76,25 @@ def smooth_calibration(w: Weighted, level: float = 0.95) -> SmoothCalibration | 
     few = (degrees + terms) / degrees  # residuals at few patients are those of a curve that follows them
     half = float(stdtrit(degrees, (1 + level) / 2)) * np.sqrt(np.maximum(few * variance, 0.0))
     ends = [expit(curve @ beta + side) for side in (0.0, -half, half)]
+    gap = _distances(design, beta[None])[0]
+    e50, e90 = np.quantile(gap, (0.5, 0.9)).tolist()
+    expected = float((w.weight * np.minimum(w.cases.prob, 1 - w.cases.prob)).sum())
+    bound = None if expected < FEWEST_WRONG else _calibrated_ici(w, design, beta, covariance, knots, level)
+    return SmoothCalibration(float(gap.mean()), e50, e90, bound, expected, expit(curve[:, 1]), *ends)
+
+
+def _calibrated_ici(
+    w: Weighted, design: Floats, beta: Floats, covariance: Floats, knots: Floats, level: float
+) -> float:
+    """What the ICI of a calibrated model stays below with this probability."""
+    terms = design.shape[1]
     # A thousand images stand for all of them in the thousand curves.
-    thousand = _spline(np.quantile(x, (np.arange(AT_MOST) + 0.5) / AT_MOST), knots)
+    thousand = _spline(np.quantile(design[:, 1], (np.arange(AT_MOST) + 0.5) / AT_MOST), knots)
     perfect = np.eye(terms)[1]
     effect = max(float(np.trace(_curvature(w, design, beta) @ covariance)) / terms, 1.0)
     root = np.linalg.svd(effect * np.linalg.pinv(_curvature(w, design, perfect)))
     noise = np.random.default_rng(0x1C1).normal(size=(DRAWS, terms)) * np.sqrt(root.S) @ root.U.T
-    calibrated = _distances(thousand, perfect + noise).mean(axis=1)
-    gap = _distances(design, beta[None])[0]
-    e50, e90 = np.quantile(gap, (0.5, 0.9)).tolist()
-    bound = float(np.quantile(calibrated, level))
-    return SmoothCalibration(float(gap.mean()), e50, e90, bound, expit(curve[:, 1]), *ends)
+    return float(np.quantile(_distances(thousand, perfect + noise).mean(axis=1), level))
 
 
 def _curvature(w: Weighted, design: Floats, beta: Floats) -> Floats:
