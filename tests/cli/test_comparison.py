@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import retinabench as rb
 from retinabench.cli.main import run
 from retinabench.core.progress import QUIET
 from retinabench.data.frozen.definition import truth_of
@@ -53,6 +54,20 @@ def test_compare_the_board_and_the_papers_tables_agree(six, tmp_path, monkeypatc
             assert theirs["p_holm"] == theirs["p"], "one pair"
             marked = [cell.emphasis for cell in column_cells(results.methods, (part, score), "corrected")]
             assert marked == ["best" if papers.p < 0.05 else "", ""]
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (0, "In-domain: no difference is shown by 19 scores."),
+        (1, "ours-0.parquet” is better by accuracy, nll, brier, ece_top_label, … ("),
+    ],
+)
+def test_the_first_line_of_compare_says_which_is_better(six, tmp_path, capsys, second, said):
+    other = rb.read_predictions(six[0])
+    write_predictions(replace(other, probs=other.probs ** (0.2 if second else 1)), tmp_path / "theirs.parquet")
+    assert run(["compare", str(six[0]), str(tmp_path / "theirs.parquet"), "--bootstrap", "300", "--quiet"]) == 0
+    assert said in " ".join(capsys.readouterr().out.partition("\n\n")[0].split())
 
 
 def test_a_primary_score_is_tested_alone(six, tmp_path):

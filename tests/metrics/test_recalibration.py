@@ -93,6 +93,8 @@ def test_the_command_says_what_the_test_images_gain_and_leaves_the_validation_im
     shown = capsys.readouterr()
     assert shown.out.startswith("Better. In-domain: platt changes the NLL from ")
     assert "can certify nothing with it" in " ".join(shown.err.split())
+    assert run(["recalibrate", str(tmp_path / "p.csv"), "--method", "isotonic", "--out", str(out)]) == 0
+    assert ": isotonic changes the NLL from " in capsys.readouterr().out
     written = rb.read_predictions(out)
     assert (len(written), set(written.split)) == (1200, {"test"})
     assert run(["recalibrate", str(out), "--out", str(tmp_path / "again.csv")]) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -213,10 +213,13 @@ def recalibrate(
 ) -> None:
     """Map probabilities so that they fit the labels of the validation split, and say what the test images gain."""
     from retinabench.metrics.comparison import compare as compare_predictions
+    from retinabench.metrics.recalibration import Method
     from retinabench.metrics.recalibration import recalibrate as mapped
     from retinabench.predictions.io import write_predictions
     from retinabench.reports.evaluation.terminal import recalibration_table
 
+    if reader.method and reader.method[0] in get_args(Method):  # a user's other name for the map
+        map_method, reader = reader.method[0], replace(reader, method=None)
     (predictions,) = reader.read([file])
     after = mapped(predictions, map_method, by)  # type: ignore[arg-type]
     found = compare_predictions(after, predictions, seed=seed, scores=["nll", "brier", "ece_positive_class", "auroc"])

@@ -27,10 +27,11 @@ from retinabench.metrics.rejection import Rejections
 from retinabench.metrics.score_results import Scores, SetScores
 from retinabench.reports import grades
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value, percent, pooled
-from retinabench.reports.toolkit.pages import macros
+from retinabench.reports.toolkit.pages import counted, macros
 from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table, to_terminal
 
 TELLING = 0.05
+NAMED = 4  # scores that a sentence names
 USED = ("accuracy", "sensitivity", "specificity", "auroc", "failure_auroc", "ece_positive_class")
 COLUMNS = ("auroc", "accuracy", "sensitivity", "referral_accuracy_area")
 SETS = ("in_domain", "shifted", "joint")
@@ -101,7 +102,25 @@ def _score_cell(sets: Sequence[SetScores], score: str) -> Cell:
 
 
 def comparison_table(found: Comparison) -> Group:
-    """Return every score of every set: a, b, and a - b with its interval."""
+    """Return for each set which model is better, and every score: a, b, and a - b with its interval."""
+    lines = []
+    for key, one in found.sets.items():
+        if found.margin is not None or all(math.isnan(score.p_adjusted) for score in one.scores.values()):
+            continue
+        parts, total = [], len(one.scores)
+        for side, model in (("a", found.a), ("b", found.b)):
+            if names := [name for name, score in one.scores.items() if score.better == side]:
+                shown = ", ".join(names[:NAMED]) + ", …" * (len(names) > NAMED)
+                parts.append(f"“{model}” is better by {shown} ({len(names)} of {counted(total, 'score')})")
+        if not parts:
+            parts = [f"no difference is shown by {counted(total, 'score')}"]
+        elif any(score.better is None for score in one.scores.values()):
+            parts.append("the others show no difference")
+        lines.append(Text(f"{SET_LABELS[key]}: {'; '.join(parts)}.\n", style="bold"))
+    return Group(*lines, _differences(found))
+
+
+def _differences(found: Comparison) -> Group:
     columns = [Column(title) for title in ("a", "b", "a - b", "p", "better")]
     blocks = []
     for key, one in found.sets.items():
@@ -140,7 +159,7 @@ def recalibration_table(found: Comparison, method: str) -> Group:
             f"{verdict} {SET_LABELS[key]}: {method} changes the NLL from {before} to {after}, by {SIGNED(nll.difference)} [{low}, {high}].\n"
         )
     named = replace(found, a="after the map", b="before it")
-    return Group(*(Text(line, style="bold") for line in lines), comparison_table(named))
+    return Group(*(Text(line, style="bold") for line in lines), _differences(named))
 
 
 def rejections_table(method: str, found: Mapping[str, Rejections]) -> Group:
