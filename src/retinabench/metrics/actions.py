@@ -76,7 +76,6 @@ class ActionList:
 
     @property
     def patient_actions(self) -> Names:
-        """(N,) the action for the patient of each image."""
         if self.read is None:
             return self.actions
         codes = np.unique(self.patients, return_inverse=True)[1]
@@ -117,7 +116,6 @@ def gradable(images: Predictions) -> NDArray[np.bool_]:
 
 
 def called(prob: Floats, decision: FrozenThreshold) -> Names:
-    """(N,) what the model says of every image."""
     above = prob > 0.5 if decision.is_default else prob >= decision.value
     return np.where(above, "referable", "not referable")
 
@@ -242,7 +240,6 @@ def refuse_refuted(rule: FrozenRule, file: str | Path | None) -> None:
 
 
 def read_rule(path: Path) -> FrozenRule:
-    """Read what `transfer --json` wrote, of a threshold or of zones."""
     found = read_checked(path, lambda content: validated(content).rule(), HINT, named=True)
     if found is None:
         problem = (
@@ -297,7 +294,6 @@ class _Chosen(_Part):
     reference: dict[Literal["prob", "uncertainty"], list[float]] = {}
 
     def common(self, certificates: Sequence[_Certificate | None]) -> dict[str, Any]:
-        """Return what both rules take from the file."""
         granted = [one for one in certificates if one is not None]
         goals = [Goal(each.goal.target, each.goal.goal) for one in granted for each in one.goals]
         return {
@@ -314,7 +310,6 @@ class _Referral(_Chosen):
     certificate: _Certificate | None = None
 
     def rule(self) -> FrozenRule | None:
-        """Return the rule; None where none was granted."""
         if self.threshold is None:
             return None
         if math.isnan(self.threshold):
@@ -332,7 +327,6 @@ class _Zones(_Chosen):
     zones: dict[Literal["negative", "positive"], _Zone]
 
     def rule(self) -> FrozenRule | None:
-        """Return the rule; None where both zones are empty."""
         below, above = (self.zones[side].threshold if side in self.zones else None for side in ("negative", "positive"))
         if below is None and above is None:
             return None
@@ -348,7 +342,6 @@ class _Within(_Part):
     groups: dict[str, dict[str, Any]]
 
     def rule(self) -> FrozenRule | None:
-        """Return the rule of rules; None where no group has one that may be applied."""
         known = {f"{self.column}: {value}": validated(content).rule() for value, content in self.groups.items()}
         kept = {name: one for name, one in known.items() if one is not None and not one.broken}
         if not kept:

@@ -56,7 +56,6 @@ class Bins:
 
     @property
     def share(self) -> Floats:
-        """(M,) share of the weight."""
         return np.asarray(self.weight / self.weight.sum())
 
     @property
@@ -92,7 +91,6 @@ def bins_of(w: Weighted, of: Of = "positive_class", bins: int = BINS) -> Bins:
 def reliability(
     label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None, *, of: Of = "positive_class", bins: int = BINS
 ) -> Bins:
-    """Return the reliability diagram of label (N,), prob (N,) and weight (N,)."""
     return bins_of(Cases(label, prob).weighted(weight), of, bins)
 
 
@@ -299,7 +297,6 @@ class _Forecast:
         self.own, self.common = np.sqrt(np.array([1 - shared, shared], np.float32))
 
     def sums(self, mass: Floats) -> Floats:
-        """(M,) sums of a mass (N,) over the bins."""
         return np.bincount(self.number, mass, minlength=BINS).astype(np.float64)
 
     def happens(self, own: NDArray[np.float32], common: NDArray[np.float32], part: slice) -> Bools:

@@ -199,27 +199,22 @@ def _shifted_mass(w: Weighted) -> Floats:
 
 
 def right_counts(w: Weighted) -> tuple[Bools, Floats]:
-    """Return what the accuracy counts: correct predictions (N,) of all mass (N,)."""
     return ~w.cases.error, w.weight
 
 
 def sensitivity_counts(w: Weighted) -> tuple[Bools, Floats]:
-    """Return what the sensitivity counts: images called positive (N,) of the positive mass (N,)."""
     return w.cases.called, w.positive
 
 
 def specificity_counts(w: Weighted) -> tuple[Bools, Floats]:
-    """Return what the specificity counts: images called negative (N,) of the negative mass (N,)."""
     return ~w.cases.called, w.negative
 
 
 def ranked_classes(w: Weighted) -> tuple[Floats, Floats, Floats]:
-    """Return what the AUROC ranks: the probability, and the mass of the positive and of the negative images, all (N,)."""
     return w.cases.prob, w.positive, w.negative
 
 
 def ranked_domains(w: Weighted) -> tuple[Floats, Floats, Floats]:
-    """Return what tells the domains apart: the uncertainty, and the mass of shifted and of in-domain images, all (N,)."""
     shifted = np.zeros(len(w.cases), bool) if w.cases.shifted is None else w.cases.shifted
     return w.cases.uncertainty, w.weight * shifted, w.weight * ~shifted
 

@@ -150,7 +150,6 @@ class Watched:
         return len(self.image_id)
 
     def take(self, rows: NDArray[Any]) -> Watched:
-        """Return some rows: indices or (N,) bool."""
         return Watched(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
     @classmethod
@@ -195,7 +194,6 @@ class Watched:
 def follow_up(
     files: Sequence[Predictions], uncertainty: str, decision: float, date_column: str, within: str | None = None
 ) -> tuple[Watched, Watched | None]:
-    """Return the images of the test split of all files, dated, and the in-domain ones of the validation split."""
     tests, references = [], []
     for one in files:
         if (part := one.select(split="test", unlabelled=True)) is not None:
@@ -210,7 +208,6 @@ def follow_up(
 
 
 def days(predictions: Predictions, column: str) -> Days:
-    """Return the day of every image. Shapes: returns (N,)."""
     if column not in predictions.subgroups:
         known = [name for name in predictions.subgroups if name != LABELLED]
         hint = nearest(column, known) if known else "The file has no further columns."

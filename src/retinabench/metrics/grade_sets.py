@@ -67,7 +67,6 @@ class Graded(NamedTuple):
 
     @classmethod
     def of(cls, part: Predictions | None) -> Graded | None:
-        """Return None where there are none."""
         if part is None or part.grade is None or part.grade_prob is None:
             return None
         rows = np.flatnonzero(part.grade >= 0)

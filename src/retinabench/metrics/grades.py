@@ -68,7 +68,6 @@ class GradedCases(Cases):
         self.grade_error = self.loss("grade_error")
 
     def loss(self, name: str) -> Floats:
-        """(N,) the loss at the true grade."""
         return np.asarray(self.losses[name][np.arange(len(self)), self.grade])
 
 
@@ -99,7 +98,6 @@ def _right_counts(w: Weighted) -> tuple[Bools, Floats]:
 
 
 def _severe_counts(w: Weighted) -> tuple[Bools, Floats]:
-    """Whether each image (N,) is called healthy, of the severe ones."""
     return _cases(w).called_grade == 0, w.weight * (_cases(w).grade >= SEVERE)
 
 

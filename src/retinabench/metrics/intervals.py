@@ -322,7 +322,6 @@ class Percentile:
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         if patients_of(sets[0]) < 2:
             return Ends(why=ONE_PATIENT)
         low, high = (float(end) for end in percentile_interval(draws, level))
@@ -350,7 +349,6 @@ class Scaled:
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         patients = min(patients_of(w, self.of) for w in sets)
         if patients < 2:
             return Ends(why=FEW[self.of])
@@ -374,7 +372,6 @@ class Proportion:
     scale: Callable[[Weighted], tuple[float, float]] | None = None
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         parts = [self.counts(w) for w in sets]
         success = np.concatenate([y for y, _ in parts])
         weight = np.concatenate([of / of.sum() if of.any() else of for _, of in parts])
@@ -402,7 +399,6 @@ class Loss:
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         if patients_of(sets[0]) < 2:
             return Ends(why=ONE_PATIENT)
         variance = replicate_error(draws) ** 2
@@ -428,7 +424,6 @@ class Ranked:
     resampled: bool = False
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         w = sets[0]
         score, positive, negative = self.parts(w)
         patients = _patients(positive, w), _patients(negative, w)
@@ -453,7 +448,6 @@ class Closed:
     resampled: bool = False
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         if len(sets) > 1:
             return Ends(why="no interval of a mean over seeds; that of each seed is in its own scores")
         if patients_of(sets[0]) < 2:
@@ -502,7 +496,6 @@ def _surely_mistaken(w: Weighted) -> int:
 
 
 def _patients(mass: Floats, w: Weighted) -> int:
-    """Number of patients with images of this mass."""
     held = mass > 0
     return int(np.count_nonzero(np.bincount(w.cases.patient[held]))) if held.any() else 0
 

@@ -74,7 +74,6 @@ Floats = NDArray[np.float64]
 
 
 def cases_of(rule: FrozenRule, images: Watched) -> ReferralCases:
-    """Return the images as the rule of a threshold sees them, weighted as in the estimand."""
     codes = np.unique(images.patient, return_inverse=True)[1]
     severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
     called = is_positive(images.prob, rule.decision.value)
@@ -112,7 +111,6 @@ def goal_sums(rule: FrozenRule, goal: Goal, images: Watched) -> tuple[Bools, Boo
 
 
 def read_by_expert(rule: FrozenRule, images: Watched) -> Bools:
-    """(N,) whether the expert reads an image."""
     if rule.groups:
         read = np.ones(len(images), bool)
         for name, own in rule.groups.items():
@@ -207,7 +205,6 @@ class Monitoring(Tabular):
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Names of the certified risks that reached their own limit."""
         return tuple(one.name for one in self.risks if one.alarm is not None)
 
     @property
@@ -242,7 +239,6 @@ class Monitoring(Tabular):
         return rows
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the evidence against the certificate and for drift, day by day, and the wealth of an alarm."""
         axes = axes_or_new(axes)
         for one, name in ((self.combined, "certified risks"), (self.drift, "drift")):
             axes.plot(one.day, np.exp(np.clip(one.log_wealth, -20, 20)), label=name)

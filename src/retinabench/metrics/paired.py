@@ -159,7 +159,6 @@ def have_same_images(models: Sequence[Predictions]) -> bool:
 
 
 def _matching_rows(first: Predictions, other: Predictions, number: int) -> NDArray[np.intp]:
-    """Return the row of `other` for each image of `first`, (N,)."""
     where = other.source or f"model {number}"
     order = np.argsort(other.image_id, kind="stable")
     place = np.minimum(np.searchsorted(other.image_id[order], first.image_id), len(order) - 1)
@@ -307,7 +306,6 @@ class Side:
 
     @property
     def over_seeds(self) -> tuple[float, float]:
-        """The variance of the mean over seeds, and its degrees of freedom."""
         if not self.effects:
             return self.spread
         return sum(e**2 for e in self.effects.values()), len(self.effects) - 1.0
@@ -397,14 +395,12 @@ class Methods:
         return _explained(mean_difference(self.sides[i], self.sides[j], degrees, level), draws)
 
     def ends(self, m: int, level: float) -> Ends:
-        """Return the interval of the mean of a method over patients."""
         side = self.sides[m]
         if not len(side.draws) or not math.isfinite(side.value):
             return Ends()
         return self.spec.interval.ends([self.one.whole[row] for row in self.rows[m]], side.value, side.draws, level)
 
     def why_undefined(self, m: int) -> str | None:
-        """Return why a method has no value, None where it has one."""
         for row in self.rows[m]:
             if not np.isfinite(self.one.point[row, self.k]):
                 return self.spec.why_undefined(self.one.whole[row])

@@ -104,7 +104,6 @@ def stated_assumptions(
 
 
 def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Stated = NOTHING) -> Assumptions:
-    """Return the assumptions that a pilot gives: those of its in-domain test images."""
     part = predictions.select(domain="in_domain", split="test") or predictions.select(split="test")
     if part is None or not 0 < part.label.mean() < 1:
         raise InputError("needs test images of both classes", file=predictions.source, column="label")
@@ -183,7 +182,6 @@ class StudyPlan(Tabular, Document):
 
     @property
     def decisive(self) -> str:
-        """Name of the question that needs the most patients."""
         return max(self.requirements, key=lambda name: self.requirements[name].patients)
 
     def records(self) -> list[Row]:
@@ -244,7 +242,6 @@ def plan(
 
 
 def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
-    """Return how many patients each question needs."""
     aims = Aims() if aims is None else aims
     check_level(aims.level)
     requirements = _of_rates(assumptions, aims) | _of_auroc(assumptions, aims) | _of_validation(assumptions)

@@ -70,7 +70,6 @@ class RankedImage:
     groups: tuple[int, ...] = (0,)
 
     def missed(self, threshold: int, rule: int) -> bool:
-        """Whether the image is missed at the threshold and the referral rule with these indexes."""
         return threshold >= self.called and rule < self.referred_from[threshold]
 
 
@@ -88,7 +87,6 @@ class PolicyGrid(Document):
 
 
 def policy_grid(predictions: Predictions, stated: Screened, *, most_groups: int = MOST_GROUPS) -> PolicyGrid:
-    """Compute what the programme would do at other thresholds."""
     thresholds, place = _thresholds(stated.threshold)
     rules = [_rules(predictions, stated, cut.value) for cut in thresholds]
     frozen = (place, rules[place].index(stated.referral))
@@ -122,7 +120,6 @@ def _rules(predictions: Predictions, stated: Screened, cut: float) -> list[Refer
 
 
 def _sent(part: Predictions, stated: Screened, cut: FrozenThreshold, rules: list[ReferralRule]) -> Bools:
-    """Return (R, N) whether each rule refers each image."""
     values, _ = referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)
     return np.stack([rule.refers(values) for rule in rules])
 

@@ -36,7 +36,6 @@ class Interval(Document):
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """Return the number as JSON has it: NaN, infinity and None become None."""
     return float(value) if value is not None and math.isfinite(value) else None
 
 

@@ -135,7 +135,6 @@ def ranking_curve(label: ArrayLike, prob: ArrayLike, order: Index, metric: str, 
 
 
 def auroc(label: ArrayLike, prob: ArrayLike) -> float | None:
-    """AUROC, None where one class is missing."""
     hit, false = _counts(label, prob)
     if not len(hit) or hit[-1] == 0 or false[-1] == 0:
         return None
@@ -153,7 +152,6 @@ def auprc(label: ArrayLike, prob: ArrayLike) -> float | None:
 
 
 def _counts(label: ArrayLike, score: ArrayLike) -> tuple[Floats, Floats]:
-    """Positives and negatives at or above every distinct score, from the highest."""
     y, s = np.asarray(label) == 1, np.asarray(score)
     order = np.argsort(-s, kind="stable")
     ranked = s[order]

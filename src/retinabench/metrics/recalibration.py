@@ -88,7 +88,6 @@ def recalibrate(predictions: Predictions, method: Method = "platt", by: str | No
 
 
 def fitted(method: Method, label: Bools, prob: Floats) -> Map:
-    """Return the map that fits the labels of some images. Shapes: `label` (N,), `prob` (N,)."""
     if method == "isotonic":
         return _isotonic(label, prob)
     if method == "venn-abers":

@@ -106,7 +106,6 @@ class Curve(Tabular):
 
 
 def curve_of(w: Weighted, metric: str) -> Curve:
-    """`referral_curve` of one weighting."""
     value = w.derived(_VALUES[metric])
     exact = w.derived(auprc_values)[1] if metric == "auprc" else None
     area = float(area_of(w, metric))
@@ -356,7 +355,6 @@ class _Entered:
         self.base = self.gain = self.mixed = np.empty((3, 0))
 
     def enter(self, last: int) -> None:
-        """Let the images up to `last` enter."""
         first, self.entered = self.entered, last
         self._add(self.now, first, last)
 

@@ -65,12 +65,10 @@ class ScoreSpec:
 
     @property
     def sign(self) -> int:
-        """1 where higher is better, -1 where lower is better, else 0."""
         return {"higher": 1, "lower": -1, "": 0}[self.direction]
 
     @property
     def arrow(self) -> str:
-        """The direction as an arrow; empty where neither way is better."""
         return {"higher": "↑", "lower": "↓", "": ""}[self.direction]
 
     @property
@@ -88,7 +86,6 @@ class ScoreSpec:
         return self.given_for(set_name) or self.sets == ON_REQUEST
 
     def why_undefined(self, w: Weighted) -> str:
-        """Say why the score has no value on these images, with the counts."""
         label, error = w.cases.label, w.cases.error
         classes = f"{int(label.sum())} positive and {int((~label).sum())} negative images"
         reasons = {
@@ -199,7 +196,6 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
 
 
 def _at_fixed(of: Literal["sensitivity", "specificity"], percent: int) -> ScoreSpec:
-    """The one rate where the other one is fixed."""
     rate = percent / 100
     fixed, function = (
         ("specificity", partial(classification.sensitivity_at_of, specificity=rate))

@@ -150,7 +150,6 @@ def _on_set(
 
 
 def rows_of_folds(part: Predictions) -> list[NDArray[np.intp]]:
-    """Return the rows of each fold, all rows where none is named."""
     if part.fold is None:
         return [np.arange(len(part))]
     return [np.flatnonzero(part.fold == fold) for fold in np.unique(part.fold)]

@@ -61,7 +61,6 @@ class Clusters:
                 raise InputError(f"the {name.replace('_', ' ')} is {getattr(self, name):g}", hint="It lies in [0, 1].")
 
     def positive_effect(self, prevalence: float) -> float:
-        """Return the design effect among the positive images at this prevalence."""
         return self._effect(prevalence + self.disease_correlation * (1 - prevalence))
 
     def negative_effect(self, prevalence: float) -> float:
@@ -169,7 +168,6 @@ def exact_power(images: ArrayLike, expected: float, above: float, level: float =
 
 
 def check_share(name: str, value: float) -> None:
-    """Raise `InputError` unless a share lies in [0, 1]."""
     if not 0 <= value <= 1:
         raise InputError(f"the {name} is {value:g}", hint="It lies between 0 and 1.")
 

@@ -188,7 +188,6 @@ class Scores(Tabular):
 
 
 def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> None:
-    """Check names."""
     for name in names or ():
         if name not in known:
             raise InputError(f"unknown {kind} '{name}'", hint=nearest(name, known))

@@ -195,7 +195,6 @@ def referral_curve(
 
 
 def check_rules(rules: str) -> None:
-    """Raise `InputError` for unknown rules."""
     if rules not in RULES:
         raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
 
@@ -289,7 +288,6 @@ def interval_of(spec: ScoreSpec, whole: Weighted, value: float, draws: Floats, l
 def _graded_sets(
     test: Predictions, uncertainty: Floats, validation: Predictions | None, cut: float, bootstrap: _Bootstrap
 ) -> dict[str, GradeScores | None]:
-    """The scores of the grades of every set but the balanced one."""
     found = {}
     for name in ("in_domain", "shifted", "joint") if test.grade_prob is not None else ():
         rows = np.flatnonzero(np.ones(len(test), bool) if name == "joint" else test.domain == name)

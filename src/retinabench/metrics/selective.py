@@ -83,7 +83,6 @@ def failure_auroc_of(w: Weighted) -> Floats:
 
 
 def ranked_errors(w: Weighted) -> tuple[Floats, Floats, Floats]:
-    """Return what `failure_auroc_of` ranks: the uncertainty, and the mass of the wrong and of the correct predictions, all (N,)."""
     wrong = w.weight * w.cases.error
     return w.cases.uncertainty, wrong, w.weight - wrong
 
@@ -262,7 +261,6 @@ def retained_counts(w: Weighted, success: str, of: str = "images", referred: flo
 
 
 def retained_errors(w: Weighted, referred: float = 0.5) -> tuple[Floats, Floats]:
-    """Return what `closed_at_50` counts: the share (N,) of each wrong prediction that is retained, of the wrong mass (N,)."""
     return _retained_share(w, referred), w.weight * w.cases.error
 
 
@@ -272,11 +270,9 @@ def closed_scale(w: Weighted, referred: float = 0.5) -> tuple[float, float]:
 
 
 def missed_counts(w: Weighted, referred: float = 0.5) -> tuple[Floats, Floats]:
-    """Return what `missed_at_50` counts: the share (N,) of each image retained and called negative, of the positive mass (N,)."""
     return np.where(w.cases.called, 0.0, _retained_share(w, referred)), w.positive
 
 
 def _retained_share(w: Weighted, referred: float) -> Floats:
-    """(N,) share of each image's weight that is retained."""
     kept = retained_counts(w, "right", referred=referred)[1]
     return np.divide(kept, w.weight, out=np.zeros_like(kept), where=w.weight > 0)

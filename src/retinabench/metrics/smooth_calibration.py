@@ -87,7 +87,6 @@ def smooth_calibration(w: Weighted, level: float = 0.95) -> SmoothCalibration | 
 
 
 def _curvature(w: Weighted, design: Floats, beta: Floats) -> Floats:
-    """(K, K) curvature of the likelihood."""
     mean = np.asarray(expit(design @ beta), np.float64)
     return (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
 

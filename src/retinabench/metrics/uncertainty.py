@@ -135,7 +135,6 @@ def significant(values: Floats, scale: Floats | None = None) -> Floats:
 
 
 def uncertainties(values: ArrayLike, n: int) -> Floats:
-    """(N,) finite uncertainties, else `InputError`."""
     u = np.asarray(values, np.float64)
     if u.shape != (n,) or not np.isfinite(u).all():
         raise InputError(f"needed are {n} finite numbers, one per image", column="uncertainty")

@@ -159,12 +159,10 @@ class Cases:
 
     @cached_property
     def squared_error(self) -> Floats:
-        """(N,) squared error of the probability."""
         return np.asarray((self.prob - self.label) ** 2)
 
     @cached_property
     def by_prob(self) -> RankedImages:
-        """Images from the highest probability down."""
         return RankedImages(self.prob)
 
     @cached_property

@@ -78,7 +78,6 @@ def eyes_of_one(image_id: Iterable[str]) -> tuple[str, str] | None:
 
 
 def without_patients(image_id: Iterable[str]) -> str:
-    """Return the note on images without patients, and whether their ids look like eyes."""
     note = "no patient_id: every image is its own cluster, intervals may be too narrow"
     eyes = eyes_of_one(image_id)
     return note if eyes is None else f"{note}; '{eyes[0]}' and '{eyes[1]}' look like the eyes of one patient"
@@ -202,7 +201,6 @@ def first_row_with(text: Text, characters: str) -> int | None:
 
 
 def first_empty(text: Text) -> int | None:
-    """Return the first row without a character, or None."""
     for start, points in code_points(text):
         if not points.shape[1]:
             return start
@@ -235,7 +233,6 @@ def _hashes(text: Text) -> NDArray[np.uint64]:
 
 
 def numbered(text: Text) -> tuple[NDArray[np.intp], int]:
-    """Number texts (N,) in their order."""
     words = _words(text) if len(text) > BLOCK else None
     if words is None:
         values, codes = np.unique(text, return_inverse=True)
@@ -384,7 +381,6 @@ class Check:
     def one_of(
         self, column: str, values: ArrayLike | None, allowed: tuple[str, ...], default: str, n: int
     ) -> NDArray[np.str_]:
-        """(N,) text out of a few allowed values."""
         if values is None:
             return np.broadcast_to(np.asarray(default), n)  # one text for all rows
         text = self.text(column, self.length(column, values, n))

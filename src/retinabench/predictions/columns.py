@@ -66,7 +66,6 @@ def is_known(name: str) -> bool:
 
 
 def is_number(name: str) -> bool:
-    """Tell whether a known column holds numbers."""
     return is_known(name) and name not in TEXT
 
 
@@ -110,7 +109,6 @@ def check_columns(
 
 
 def check_count(path: str | Path | None, names: Sequence[str]) -> None:
-    """Raise `InputError` where a table has so many columns that telling them apart would take minutes."""
     if len(names) > MAX_FILE_COLUMNS:
         raise InputError(
             f"has {len(names):,} columns, more than {MAX_FILE_COLUMNS:,}", file=path, hint="Keep those that are needed."
@@ -387,7 +385,6 @@ def kept_places(layout: Layout) -> tuple[list[int], Layout]:
 def check_subgroups(
     check: Check, subgroups: Mapping[str, ArrayLike], n: int, reserved: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
-    """Return further columns as text or float64 numbers (N,)."""
     if len(subgroups) > MAX_COLUMNS:
         raise check.fail("subgroups", None, f"holds {len(subgroups)} columns, more than {MAX_COLUMNS}")
     columns = {}
@@ -540,7 +537,6 @@ def keep_further(
 
 
 def to_arrow(values: NDArray[Any]) -> pa.Array:
-    """Return a further column for a file; its missing cells are empty."""
     if values.dtype.kind == "f":
         return pa.array(values, from_pandas=True)
     return pa.array(values, mask=values == "")

@@ -90,7 +90,6 @@ def open_parquet(path: Path) -> pa.parquet.ParquetFile:
 
 
 def read_columns(file: pa.parquet.ParquetFile, path: Path, names: Sequence[str] | None = None) -> pa.Table:
-    """Read columns of a Parquet file, after checking what the file declares of them."""
     _check_declared(file.metadata, path, names)
     return file.read(columns=None if names is None else list(names))
 
@@ -141,7 +140,6 @@ METADATA_KEY, CHECKSUM_KEY = b"retinabench", b"retinabench.sha256"
 
 
 def read_parquet(path: Path, reading: Reading) -> Predictions:
-    """Read a Parquet file, only after its declared size is checked."""
     try:
         file = open_parquet(path)
         own = file.schema_arrow.names
@@ -240,7 +238,6 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
 
 
 def csv_dialect(path: Path) -> tuple[str, str, list[str]]:
-    """Return the encoding, the delimiter and the column names of a CSV."""
     encoding, header = csv_header(path)
     # A name may hold another separator: the true one gives more names that are known, or more names.
     names = {one: [name.strip(' "') for name in header.split(one)] for one in ",;\t"}
@@ -300,7 +297,6 @@ def _ends_with_line_end(path: Path) -> bool:
 
 
 def csv_header(path: Path) -> tuple[str, str]:
-    """Encoding and first line of a CSV, however many sample columns it names."""
     with open(path, "rb") as handle:
         head = handle.read(BLOCK)
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
@@ -331,7 +327,6 @@ def _csv_size(path: Path, samples: int) -> None:
 
 
 def broken_csv(path: Path, message: str) -> InputError:
-    """The error that names the broken line, from what the CSV reader said."""
     if "UTF8" in message or "codec" in message:
         return InputError("is not UTF-8 text", file=path, hint="Save it as 'CSV UTF-8'.")
     if line := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message):

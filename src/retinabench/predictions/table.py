@@ -399,7 +399,6 @@ class Predictions(Constructors, Tabular):
 
     @property
     def named_uncertainties(self) -> dict[str, NDArray[np.float64]]:
-        """The further uncertainties by the names of their columns."""
         return {f"{NAMED}{name}": values for name, values in self.uncertainties.items()}
 
     @property

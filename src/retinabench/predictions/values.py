@@ -51,7 +51,6 @@ _WORDS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes
 
 
 def checked_labels(check: Check, values: NDArray[Any]) -> NDArray[np.int8]:
-    """(N,) zeros and ones."""
     numbers = check.finite("label", values)
     bad = np.flatnonzero((numbers != 0) & (numbers != 1))
     if bad.size:
@@ -83,7 +82,6 @@ def checked_grades(check: Check, values: NDArray[Any]) -> NDArray[np.int8]:
 
 
 def checked_folds(check: Check, values: NDArray[Any]) -> NDArray[np.int64]:
-    """(N,) whole numbers from 0."""
     numbers = check.finite("fold", values)
     bad = np.flatnonzero((numbers != np.rint(numbers)) | (numbers < 0) | (numbers >= 1e9))
     if bad.size:
@@ -234,7 +232,6 @@ def class_probabilities(check: Check, logits: ArrayLike) -> NDArray[np.float64]:
 
 
 def gradable_rows(check: Check, values: NDArray[Any] | None, n: int) -> NDArray[np.bool_]:
-    """(N,) whether each image can be graded."""
     found = np.ones(n, bool)
     if values is None:
         return found
@@ -311,7 +308,6 @@ class FileColumns:
 
 
 def arguments_of(table: FileColumns, reading: Reading) -> dict[str, Any]:
-    """Return the arguments of `Predictions` for a table."""
     check = Check(table.source)
     known, further, notes = dict(table.known), dict(table.further), []
     gradable = _gradable(check, further.get(GRADABLE), untyped=table.untyped)
@@ -494,7 +490,6 @@ def arguments_of_arrow(
     *,
     untyped: bool = False,
 ) -> dict[str, Any]:
-    """Return the arguments of `Predictions` for an Arrow table."""
     columns: dict[str, Any] = {}
     further: dict[str, pa.Array] = {}
     times = Counter(layout.names)
@@ -632,7 +627,6 @@ def _without_words(column: pa.Array) -> pa.Array:
 
 
 def not_a_number(source: str | Path | None, name: str, column: pa.Array) -> InputError:
-    """Return the error for the first value of a column that is not a number."""
     for row, value in enumerate(column, start=1):
         try:
             value.cast(pa.float64())

@@ -74,7 +74,6 @@ class Item(Document):
 
 
 def checklist(report: ScreeningReport) -> list[Item]:
-    """Return the items, answered where the file answers them."""
     one = next(iter(report.sets.values()))
     known = report.threshold
     cut = f"{known.comparison}; " + (
@@ -154,12 +153,10 @@ class SetAnswer:
 
     @property
     def caught(self) -> int:
-        """Of the images that the model alone misses, the number that is referred."""
         return self.missed_alone - len(self.one.missed.images)
 
     @property
     def severe(self) -> int | None:
-        """Number of images of grade 3 and 4; None without grades."""
         return None if self.one.missed.severe is None else self.one.missed.severe_total
 
     @property
@@ -170,7 +167,6 @@ class SetAnswer:
 
     @property
     def ungradable_hours(self) -> float:
-        """Hours that the expert needs for the images of 1,000 patients that cannot be graded."""
         found, work = self.one.ungradable, self.one.workload
         if found is None:
             return 0.0
@@ -179,7 +175,6 @@ class SetAnswer:
 
     @property
     def failing(self) -> list[tuple[Subgroup, str]]:
-        """Groups with a rate (sensitivity, specificity or AUROC) that is shown to be below that of the other images."""
         groups = self.one.subgroups
         return [(group, rate) for rate in RATES for group in groups.failing(rate)] if groups else []
 
@@ -194,18 +189,15 @@ class SetAnswer:
 
     @property
     def worst(self) -> Subgroup | None:
-        """The group of the lowest sensitivity that is not too small."""
         return self.one.subgroups.worst("sensitivity") if self.one.subgroups else None
 
     @property
     def small(self) -> int:
-        """Number of groups of whose sensitivity nothing can be said."""
         groups = self.one.subgroups.groups if self.one.subgroups else ()
         return sum(bool(group.rates["sensitivity"].too_small) for group in groups)
 
     @property
     def new_sites(self) -> list[Between]:
-        """What the columns of sites say of the sensitivity and the specificity of a new one."""
         found = self.one.subgroups.between if self.one.subgroups else ()
         return [one for one in found if one.new_site is not None and one.rate in ("sensitivity", "specificity")]
 
@@ -224,7 +216,6 @@ class SetAnswer:
 
     @staticmethod
     def per_thousand(one: Interval) -> Markup:
-        """Write a difference per 1,000 images with its interval."""
         return Quantity(1000 * one.value, 1000 * one.low, 1000 * one.high).whole_html(SIGNED_TENTHS)
 
     @staticmethod
@@ -241,7 +232,6 @@ class SetAnswer:
 
 
 def answer_sets(report: ScreeningReport) -> list[SetAnswer]:
-    """Return the answer of every set, the in-domain one first."""
     return [SetAnswer(name, _kind(one, report), one) for name, one in report.sets.items()]
 
 
@@ -353,7 +343,6 @@ def missed_table(answer: SetAnswer, images: Sequence[MissedImage]) -> Table:
 
 
 def predictive_table(answer: SetAnswer) -> Table:
-    """Return PPV and NPV at the stated prevalences."""
     heads = {
         "ppv": "PPV, model alone", "npv": "NPV, model alone", "ppv_with_reader": "PPV, with reader",
         "npv_with_reader": "NPV, with reader",
@@ -397,7 +386,6 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
 
 
 def between_table(answer: SetAnswer) -> Table | None:
-    """Return the largest gap of every rate between the groups of each column; None without groups."""
     rows = []
     for one in answer.one.subgroups.between if answer.one.subgroups else ():
         new = Cell() if one.new_site is None else Cell.of(one.new_site.new_site, TWO_DIGITS)
@@ -423,7 +411,6 @@ def between_table(answer: SetAnswer) -> Table | None:
 
 
 def readers_table(answer: SetAnswer) -> Table | None:
-    """Return the rates of every reader beside those of the model alone; None without two readers."""
     found = answer.one.readers
     if not found:
         return None
@@ -475,7 +462,6 @@ def ungradable_table(answer: SetAnswer) -> Table | None:
 
 
 def counts_table(sets: Sequence[SetAnswer]) -> Table:
-    """Return the number of images, patients and cases of every set."""
     rows = []
     for answer in sets:
         one = answer.one
@@ -517,7 +503,6 @@ def missed_panel(one: SetScreening) -> Figure:
 
 
 def decision_panel(one: SetScreening) -> Figure:
-    """Draw the net benefit of the model, of the model with a reader, of treating all and of treating none."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     curve, reader = one.decision_curve, one.with_reader
     axes.plot(curve.threshold, curve.treat_all, color=MUTED, linewidth=1.0, linestyle=(0, (5, 2)))
@@ -559,7 +544,6 @@ MISSED = 10  # Missed images that are listed; the rest are in the JSON and on th
 
 
 def clinic_summary(report: ScreeningReport) -> Group:
-    """Return the answer, missed disease, rates, subgroups and predictive values of every set."""
     answers, say = answer_sets(report), macros("say.html.j2", package="retinabench.reports")
     lines = [Text(_plain(say.answer(one, report, len(answers) > 1)), "bold") for one in answers]
     return Group(*lines, Text(""), *(part for one in answers for part in _set_summary(one, report)))
@@ -609,7 +593,6 @@ def _plain(text: Markup) -> str:
 
 
 def plan_table(plan: StudyPlan) -> Group:
-    """Return the patients that each question needs, the most demanding first."""
     columns = [Column("patients"), Column("images"), Column("referable\nimages"), Column("design\neffect")]
     rows = []
     for name, one in sorted(plan.requirements.items(), key=lambda item: -item[1].patients):
@@ -661,7 +644,6 @@ def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
 
 
 def write_clinic(report: ScreeningReport, out: Path, grid: PolicyGrid | None = None) -> Path:
-    """Write `index.html` and `clinic.json` into a folder."""
     page = render(report, grid)
     write_json(out / "clinic.json", clinic_json(report))
     if grid is not None:
@@ -671,7 +653,6 @@ def write_clinic(report: ScreeningReport, out: Path, grid: PolicyGrid | None = N
 
 
 def clinic_json(report: ScreeningReport) -> dict[str, object]:
-    """Return what `retinabench clinic --json` writes: the report, the answer of every set and the checklist."""
     return {
         **report.to_dict(),
         "answers": {answer.name: answer.kind for answer in answer_sets(report)},

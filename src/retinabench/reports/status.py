@@ -44,7 +44,6 @@ class CertificateStatus(Document):
 
 
 def status_of(folder: Path) -> list[CertificateStatus]:
-    """Return the certificates below a folder, the oldest file first."""
     found = {path: content for path in sorted(folder.rglob("*.json")) if (content := _read(path)) is not None}
     logs = [(path.parent, read_log(path.parent)) for path in sorted(folder.rglob(LOG))]
     watched = [
@@ -118,7 +117,6 @@ def _drifts(rule: FrozenRule, lines: list[tuple[Path, JsonObject]]) -> Iterator[
 
 
 def status_lines(found: list[CertificateStatus]) -> list[Text]:
-    """Return what the command prints: a line with the state of each certificate, then what is known of it."""
     lines = []
     for one in found:
         lines.append(Text(f"{one.file}: {one.state}.", style="bold"))

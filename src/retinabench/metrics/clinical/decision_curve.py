@@ -151,7 +151,6 @@ class Missed:
 
     @property
     def severe_images(self) -> tuple[MissedImage, ...]:
-        """The missed images of grade 3 and 4."""
         return tuple(one for one in self.images if one.grade is not None and one.grade >= SEVERE)
 
     def to_dict(self) -> JsonObject:
@@ -163,7 +162,6 @@ class Missed:
 
 
 def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertainty: NDArray[np.float64]) -> Missed:
-    """Return what a model with referral misses. Shapes: `positive` (N,), `referred` (N,), `uncertainty` (N,)."""
     y = part.label == 1
     patient = part.patients
     codes, _ = cluster_codes(patient)

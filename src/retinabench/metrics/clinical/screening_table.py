@@ -80,7 +80,6 @@ class TwoByTwo:
 
 
 def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
-    """Count the 2x2 table of labels (N,) 0/1 and decisions (N,) bool."""
     y, said = binary(label, "label"), binary(positive, "positive")
     if len(y) != len(said):
         raise InputError(f"{len(said)} decisions for {len(y)} labels")
@@ -153,7 +152,6 @@ def referral_shares(label: Bools, said: Bools, sent: Bools, severe: Bools | None
 
 
 def share_interval(shares: Shares, name: str, codes: NDArray[np.intp]) -> Interval:
-    """Return one of the shares with its interval, clustered by patient `codes` (N,)."""
     return clustered_proportion(*shares[name], codes)
 
 

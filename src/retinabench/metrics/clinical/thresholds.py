@@ -196,7 +196,6 @@ class DecisionThreshold:
 
     @classmethod
     def parse(cls, given: DecisionThreshold | float | str) -> DecisionThreshold:
-        """Read a threshold as a user gives it."""
         if isinstance(given, DecisionThreshold):
             return given
         text = str(given).strip().replace(" ", "")
@@ -305,7 +304,6 @@ class ReferralRule:
         return "none" if self.threshold > 0 else "all"
 
     def refers(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return whether images of these uncertainties (N,) are referred."""
         return np.asarray(values > self.threshold)
 
     def to_dict(self) -> JsonObject:
@@ -339,7 +337,6 @@ def referral_rule(
 def referral_rules(
     predictions: Predictions, uncertainty: str, cut: float, rates: Sequence[float]
 ) -> list[ReferralRule]:
-    """Return the rules of several rates; see `referral_rule`."""
     split: Literal["validation", "test"] = "validation"
     part = predictions.select(domain="in_domain", split=split)
     if part is None:

@@ -95,12 +95,10 @@ class SetPredictions:
 
     @cached_property
     def called(self) -> NDArray[np.bool_]:
-        """(N,) whether the method calls the image referable."""
         return is_positive(self.prob, self.threshold)
 
     @cached_property
     def correct(self) -> NDArray[np.bool_]:
-        """(N,) whether that agrees with the label."""
         return np.asarray(self.called == self.label)
 
     @cached_property
@@ -134,7 +132,6 @@ class AllCurves:
         self.case = case
 
     def __call__(self, weight: Floats) -> Floats:
-        """Return (R, K) for weights (R, N)."""
         cases = self.case.cases
         w = Weighted(cases, np.take(weight, cases.order, axis=1))
         curves = values_on_grid(w, GRID, FEWEST)
@@ -207,7 +204,6 @@ class MethodPredictions:
 
     @classmethod
     def of(cls, name: str, predictions: Predictions | Sequence[Predictions]) -> MethodPredictions:
-        """Return a method of one file or several seeds; raises `InputError` where there is none."""
         files = (predictions,) if isinstance(predictions, Predictions) else tuple(predictions)
         if not files:
             raise InputError(f"method '{name}' has no predictions", hint="Give one file or more.")
@@ -259,7 +255,6 @@ class Evaluation:
 
     @property
     def replicated(self) -> tuple[str, ...]:
-        """Names of the scores in `replicates`."""
         return *selective.referred_names(self.settings.referred), *BASIC
 
     def at(self, name: str) -> str:
@@ -272,7 +267,6 @@ class Evaluation:
 
     @property
     def domains(self) -> list[str]:
-        """The sets other than `joint`."""
         return [name for name in self.sets if name != "joint"]
 
     @property
@@ -329,7 +323,6 @@ class Evaluation:
         return top if all(ahead) else None
 
     def leads(self) -> list[Lead]:
-        """Return the leading method minus every other one, on the last set."""
         found, name, score = [], self.sets[-1], self.at("accuracy")
         for other in (i for i in range(len(self.methods)) if i != self.leader):
             place = Place(f"{self.leading} − {self.methods[other].name}", name, score)
@@ -386,7 +379,6 @@ CHANGED = ("auroc", "accuracy", "nll")
 def evaluate_methods(
     methods: Sequence[MethodPredictions], settings: EvaluationSettings = DEFAULTS, progress: Progress | None = None
 ) -> Evaluation:
-    """Score every file and compute every interval."""
     methods = _checked(methods)
     tell = progress or (lambda _text, _share: None)
     sets = _sets(methods)
@@ -420,7 +412,6 @@ def evaluate_methods(
 
 
 def _scored(predictions: Predictions, found: Evaluation) -> tuple[Scores, dict[str, Floats]]:
-    """Return the scores of a file, and the replicates of the scores `replicated`, which follow the corrected rules."""
     s = found.settings
     specs = [found.spec(name) for name in found.replicated]
     corrected, draws = score_and_replicates(predictions, replace(s, rules="corrected"), specs)
@@ -440,7 +431,6 @@ def _checked(methods: Sequence[MethodPredictions]) -> list[MethodPredictions]:
 
 
 def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
-    """Return the sets of the report; `joint` where some file holds both domains."""
     of_files = [
         {name for name in DOMAINS if p.select(domain=name, split="test") is not None}
         for method in methods
@@ -530,7 +520,6 @@ def _add_changes(found: Evaluation, i: int) -> None:
 
 
 def _add_rejections(found: Evaluation, i: int) -> None:
-    """Add the comparison of the uncertainties of a method, of its first file."""
     predictions, s = found.methods[i].predictions[0], found.settings
     if s.rules == "corrected":
         compared = compare_uncertainties(

@@ -99,7 +99,6 @@ def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: 
 
 
 def _trimmed(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Cut away the black rows and columns around the field of view."""
     bright = image.reshape(*image.shape[:2], -1).max(axis=2) > DARK
     rows, columns = np.flatnonzero(bright.mean(axis=1) > 0.02), np.flatnonzero(bright.mean(axis=0) > 0.02)
     if not (rows.size and columns.size):
@@ -127,7 +126,6 @@ def _uncertainty(case: SetPredictions, row: int) -> str:
 
 
 def data_uri(image: NDArray[np.uint8], side: int = SIDE) -> tuple[str, int, int]:
-    """Return an image (H, W, 3) or (H, W) as a JPEG data URI, and its width and height."""
     drawn = Image.fromarray(np.ascontiguousarray(_trimmed(image))).convert("RGB")
     if max(drawn.size) > side:
         drawn.thumbnail((side, side), Image.Resampling.LANCZOS)

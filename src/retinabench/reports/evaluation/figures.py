@@ -57,7 +57,6 @@ class Control:
 def referral_panel(
     lines: Sequence[Line], controls: Sequence[Control], *, label: str, limits: tuple[float, float], referred: float
 ) -> Figure:
-    """Draw a score of the retained images against the share that is referred to the expert."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     axes.axvline(referred, color=FAINT, linewidth=1.2, zorder=1)
     _draw_controls(axes, controls, limits)
@@ -168,7 +167,6 @@ def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edge
 
 
 def predicted_by_bin(case: SetPredictions) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the mean probability of every bin that holds an image, and (BINS,) which do."""
     total = np.bincount(case.bins, minlength=BINS)
     filled = total > 0
     return np.bincount(case.bins, case.prob, BINS)[filled] / total[filled], filled
@@ -190,7 +188,6 @@ def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:
 
 
 def _spoken(evaluation: Evaluation, name: str, score: str) -> str:
-    """Return the numbers of a panel for screen readers."""
     said = []
     for i, method in enumerate(evaluation.methods):
         estimate = evaluation.get(i, name, score)
@@ -200,7 +197,6 @@ def _spoken(evaluation: Evaluation, name: str, score: str) -> str:
 
 
 def _at_share(evaluation: Evaluation, name: str, metric: str) -> str:
-    """Return the values of the curves at the share referred, for screen readers."""
     at = round(evaluation.settings.referred * (len(GRID) - 1))
     found = [(e.name, evaluation.curves.get((i, name, metric))) for i, e in enumerate(evaluation.methods)]
     values = "; ".join(f"{who} {plain(float(band.y[at]), 3)}" for who, band in found if band is not None)
@@ -208,7 +204,6 @@ def _at_share(evaluation: Evaluation, name: str, metric: str) -> str:
 
 
 def _composition(evaluation: Evaluation, name: str) -> str:
-    """Return what the leading method retains, beside its accuracy: sensitivity, specificity and prevalence."""
     case = evaluation.first(evaluation.leader, name)
     if case is None:
         return ""
@@ -240,7 +235,6 @@ def roc_panels(evaluation: Evaluation) -> list[Panel]:
 
 
 def referral_panels(evaluation: Evaluation) -> list[tuple[str, list[Panel]]]:
-    """Return the referral curves by metric and set, with the controls of the leading method."""
     headings = {"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}
     return [(headings[metric], _referral_panels(evaluation, metric, evaluation.sets)) for metric in LABELS]
 
@@ -301,7 +295,6 @@ def _limits(metric: str, lines: dict[str, list[Line]], controls: dict[str, list[
 
 
 def histogram_panels(evaluation: Evaluation) -> list[Panel]:
-    """Return the uncertainty by grade, split into correct and incorrect, one panel per method."""
     sets = evaluation.domains
     panels = []
     for i, method in enumerate(evaluation.methods):
@@ -335,7 +328,6 @@ def _median(values: Floats) -> str:
 
 
 def reliability_panels(evaluation: Evaluation) -> list[Panel]:
-    """Return the observed against the predicted share of referable images, one panel per method."""
     colors = {"in_domain": GOOD, "shifted": BAD}
     panels = []
     for i, method in enumerate(evaluation.methods):
@@ -361,7 +353,6 @@ def reliability_panels(evaluation: Evaluation) -> list[Panel]:
 
 
 def rejection_panel(one: Rejections, name: str, figure_id: str) -> Panel:
-    """Return the curves of several uncertainties, with the limits of random order and the oracle."""
     lines = [Line(numbered_mark(number), REMOVED, each.curve) for number, each in enumerate(one.uncertainties.values())]
     low, high = one.random
     least = min(float(low.min()), *(float(line.y.min()) for line in lines))

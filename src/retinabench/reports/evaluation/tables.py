@@ -121,7 +121,6 @@ def sets_table(evaluation: Evaluation) -> Table:
 
 
 def files_table(evaluation: Evaluation) -> Table:
-    """Return the origin of every file; columns that no file fills are left out."""
     names, found = [], []
     for method in evaluation.methods:
         for predictions in method.predictions:

@@ -76,7 +76,6 @@ class Verdict:
 
 
 def verdict(evaluation: Evaluation) -> Verdict:
-    """Return the facts of the verdict; each follows from the intervals of the evaluation."""
     e, sets = evaluation, evaluation.domains
     gains = {name: e.lead_value(name, e.at("gain")) for name in sets}
     known = {name for name in sets if e.lead_value(name, e.at("closed")).defined}
@@ -133,7 +132,6 @@ def _retained(e: Evaluation, name: str) -> Retained | None:
 
 
 def _outcome(e: Evaluation, name: str) -> Fact:
-    """For how many methods referral by uncertainty is better or worse than random referral."""
     methods = [i for i in range(len(e.methods)) if (i, name) in e.cases]
     signs = [e.get(i, name, e.at("gain")).sign() for i in methods]
     counts = signs.count(1), signs.count(-1), len(signs)
@@ -150,7 +148,6 @@ def _overall(outcomes: Sequence[Fact]) -> Overall:
 
 
 def _scarce(e: Evaluation, name: str) -> Fact | None:
-    """A set with too few errors or patients for intervals to be reliable."""
     case = e.first(e.leader, name)
     if case is None:
         return None
@@ -161,7 +158,6 @@ def _scarce(e: Evaluation, name: str) -> Fact | None:
 
 
 def _shift(e: Evaluation) -> Fact | None:
-    """The change of the AUROC of the leading method under shift, or of its accuracy where that is undefined."""
     if len(e.domains) < 2:
         return None
     score = "auroc" if all(e.lead_value(name, "auroc").defined for name in e.domains) else "accuracy"
@@ -170,7 +166,6 @@ def _shift(e: Evaluation) -> Fact | None:
 
 
 def _missed(e: Evaluation, name: str) -> Fact | None:
-    """Referable images that the leading method calls not referable and retains: their share of `positives`."""
     case, share = e.first(e.leader, name), e.lead_value(name, e.at("missed"))
     if case is None or not share.defined:
         return None

@@ -117,7 +117,6 @@ def render(
 
 
 def _grades(evaluation: Evaluation) -> list[dict[str, object]]:
-    """Return the section on grades, nothing where no file has their probabilities."""
     methods = list(zip(evaluation.methods, evaluation.marks, evaluation.files, strict=True))
     found = {
         name: {
@@ -130,7 +129,6 @@ def _grades(evaluation: Evaluation) -> list[dict[str, object]]:
 
 
 def _rejections(evaluation: Evaluation) -> list[dict[str, object]]:
-    """Return what the section on compared uncertainties shows, by method and set."""
     shown = []
     for number, ((i, name), one) in enumerate(evaluation.rejections.items()):
         method, label = evaluation.methods[i].name, SET_LABELS[name].lower()
@@ -157,7 +155,6 @@ def _shown(share: Interval, scale: float = 100) -> str:
 
 
 def _thresholds(evaluation: Evaluation) -> list[str]:
-    """Return what counts as referable: one rule for all, or one per method."""
     found = {
         method.name: list(dict.fromkeys(one.threshold.note or "P(referable) above 0.5" for one in files))
         for method, files in zip(evaluation.methods, evaluation.files, strict=True)
@@ -169,14 +166,12 @@ def _thresholds(evaluation: Evaluation) -> list[str]:
 
 
 def _legend(evaluation: Evaluation) -> list[LegendEntry]:
-    """The methods that the figures tell apart, then how many there are behind them."""
     told = [(one.name, mark) for one, mark in zip(evaluation.methods, evaluation.marks, strict=True) if mark != OTHERS]
     rest = len(evaluation.methods) - len(told)
     return [LegendEntry(name, mark) for name, mark in [*told, *([(f"{rest} other methods", OTHERS)] if rest else [])]]
 
 
 def _metadata(evaluation: Evaluation) -> list[tuple[str, str]]:
-    """Return what the files say of their task and network."""
     known = [p.metadata for method in evaluation.methods for p in method.predictions]
     found = []
     for key, term in (("task", "Task"), ("model", "Network")):
@@ -240,7 +235,6 @@ def write_report(
 def write_evaluation(
     evaluation: Evaluation, out: Path, *, title: str = TITLE, images: ImageSource | None = None
 ) -> Path:
-    """Write `index.html`, `scores.json`, `policies.json` and `table.csv` of an evaluation."""
     grids = policy_grids(evaluation)
     page = render(evaluation, grids, title=title, images=images)
     write_json(out / "policies.json", policy_records(evaluation, grids), indented=False)
@@ -261,7 +255,6 @@ def report_files(
     progress: Bars = QUIET,
     read: ReadEach = read_each,
 ) -> Path:
-    """Write a report about files; seeds of one method and configuration are one method."""
     if shifted is not None and data is None:
         raise InputError("--shifted needs --data", hint="Name the folders as `train` had them.")
     files = find_files(paths)
@@ -278,7 +271,6 @@ def report_files(
 
 
 def percent_steps(advance: Callable[[int], None]) -> Progress:
-    """Return a callback of (what, share done) for `advance`, which counts steps of 100."""
     done = 0
 
     def tell(_what: str, share: float) -> None:
@@ -309,7 +301,6 @@ def score_records(evaluation: Evaluation) -> list[JsonObject]:
 
 
 def table_csv(evaluation: Evaluation) -> bytes:
-    """Return every number of the evaluation in one long table, with all digits."""
     rows: list[list[object]] = []
     for (i, name, score), quantity in sorted(evaluation.estimates.items(), key=lambda item: item[0]):
         method = evaluation.methods[i]
@@ -432,7 +423,6 @@ def _grid(evaluation: Evaluation, i: int, most_groups: int) -> PolicyGrid:
 
 
 def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[Pathway]:
-    """Return what the leading method does at the stated pair, by set."""
     found, grid = [], grids[evaluation.leader]
     i, j = grid.frozen
     for name, groups in grid.outcomes.items():
@@ -463,6 +453,5 @@ def _thumbnails(images: ImageSource) -> Thumbnails:
 
 
 def policy_records(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> JsonObject:
-    """Return all numbers of the sliders for `policies.json`."""
     entries = [{"entry": evaluation.methods[i].name, **grid.to_dict()} for i, grid in grids.items()]
     return {"schema": "retinabench.policies/1", "reader": list(READER), "entries": entries}

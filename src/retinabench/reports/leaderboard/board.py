@@ -186,7 +186,6 @@ def _board(
 
 
 def known_score(score: str) -> str:
-    """Return the name of a score of the board, or raise `InputError` with the nearest one."""
     if score not in SCORES:
         raise InputError(f"'{score}' is not a score of the board", hint=nearest(score, SCORES))
     return score
@@ -224,7 +223,6 @@ def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> lis
 
 
 def _benchmark_of(predictions: Predictions) -> str:
-    """Return the benchmark whose test images predictions hold."""
     own = np.sort(predictions.image_id[predictions.split == "test"])
     for name in benchmark_names():
         truth = truth_of(name)

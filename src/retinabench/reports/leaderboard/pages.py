@@ -49,7 +49,6 @@ def set_marks(sets: Sequence[str]) -> dict[str, Mark]:
 
 
 def curves_of(seeds: Sequence[Predictions], name: str) -> Curves:
-    """Return the curves of a method on a set: the mean over its seeds."""
     cases = [case for one in seeds if (case := SetPredictions.of(one, name)) is not None]
     wholes = [case.cases.weighted() for case in cases]
     roc = np.mean([sensitivity_within(w, GRID) for w in wholes], axis=0)
@@ -170,13 +169,11 @@ class MethodSection:
 
 
 def index_page(boards: Sequence[BenchmarkBoard]) -> str:
-    """Return the first page: every benchmark with its standings by the primary score."""
     sections = [(board, _section(board, next(iter(board.sets)))) for board in boards]
     return _render("index.html.j2", title="Leaderboard", sections=sections, root="")
 
 
 def benchmark_page(board: BenchmarkBoard) -> str:
-    """Return the page of a benchmark: a sortable table per set."""
     return _render(
         "benchmark.html.j2",
         title=board.benchmark.title,
@@ -188,7 +185,6 @@ def benchmark_page(board: BenchmarkBoard) -> str:
 
 
 def pairs_page(board: BenchmarkBoard, name: str, score: str) -> str:
-    """Return the page of one ranking: ranks and all pairwise differences."""
     spec = SPECS[score]
     ranked = board.sets[name][score]
     standing = [
@@ -230,7 +226,6 @@ def printed_page(boards: Sequence[BenchmarkBoard]) -> str:
 
 
 def failures_of(board: BenchmarkBoard, key: str, *, shown: bool) -> list[Failure]:
-    """Return the failures of a method's first seed on all sets of a benchmark."""
     first = board.entries[key].seeds[0]
     return [one for name in board.benchmark.sets for one in failures(first, name, shown=shown)]
 

@@ -69,7 +69,6 @@ def _write_manifest(out: Path, names: Sequence[str]) -> None:
 
 
 def _failures(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource]) -> Failures:
-    """Return the failures of every entry, by its key and benchmark."""
     return {
         (key, board.benchmark.name): pages.failures_of(board, key, shown=board.benchmark.name in images)
         for board in boards
@@ -118,7 +117,6 @@ def _contents(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource
 
 
 def _images(board: BenchmarkBoard, source: ImageSource | None, found: Failures) -> Content:
-    """Yield each image of the galleries of a benchmark once."""
     name = board.benchmark.name
     ids = {one.image_id for key in board.entries for one in found[key, name]}
     for image_id in sorted(ids) if source is not None else ():

@@ -59,26 +59,22 @@ class PairCell:
 
 
 def rank_text(best: int, worst: int) -> str:
-    """Return the range of a rank, such as `1–4`; a dash where the score is undefined."""
     if not best:
         return "–"
     return str(best) if best == worst else f"{best}–{worst}"
 
 
 def score_cell(model: RankedModel, *, with_rank: bool = False) -> Cell:
-    """Return the cell of a score: the value with its interval and, of several seeds, its standard error; below it the rank."""
     below = f"rank {rank_text(model.best, model.worst)}" if with_rank and model.best else ""
     return Cell.number(model.value, model.low, model.high, model.error, below=below)
 
 
 def specs_of(board: BenchmarkBoard, name: str) -> list[ScoreSpec]:
-    """Return the scores that a set has, the primary one first."""
     names = sorted(board.sets[name].scores, key=lambda score: score != board.benchmark.primary)
     return [SPECS[score] for score in names]
 
 
 def method_rows(board: BenchmarkBoard, name: str) -> list[MethodRow]:
-    """Return the methods on a set, the best first by the primary score."""
     found, rows = board.sets[name], []
     first = found[board.benchmark.primary]
     for key in first.order():
@@ -98,7 +94,6 @@ def method_rows(board: BenchmarkBoard, name: str) -> list[MethodRow]:
 
 
 def pair_matrix(board: BenchmarkBoard, name: str, score: str) -> list[tuple[str, str, list[PairCell]]]:
-    """Return key, title and pairs of every method; rows and columns have the order of the ranking."""
     ranking = board.sets[name][score]
     better, order = ranking.better(), ranking.order()
     rows = []
@@ -136,7 +131,6 @@ def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
 
 
 def scores_table(board: BenchmarkBoard, key: str) -> Table:
-    """Return all scores of one method, a row per score and a column per set."""
     names = list(dict.fromkeys(score for found in board.sets.values() for score in found.scores))
     rows = []
     for score in names:
@@ -150,7 +144,6 @@ def scores_table(board: BenchmarkBoard, key: str) -> Table:
 
 
 def printed_page_tables(boards: Sequence[BenchmarkBoard]) -> list[Table]:
-    """Return Table 1 of 2019 with our baselines beside the printed rows, and the competition's tables as printed."""
     found = [_table_2019(name, boards) for name in ("in_domain", "shifted")]
     return found + [printed_tables()[f"competition-2021-table-{number}"].table() for number in (2, 3)]
 
@@ -171,7 +164,6 @@ def _table_2019(name: str, boards: Sequence[BenchmarkBoard]) -> Table:
 
 
 def _our_rows(board: BenchmarkBoard, name: str, scores: Sequence[str]) -> Iterator[Row]:
-    """Yield the baselines of a board at the shares that the paper retains."""
     chosen = {key: e.seeds for key, e in board.entries.items() if e.kind == "baseline"}
     if not chosen:
         return

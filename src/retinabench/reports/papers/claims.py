@@ -266,7 +266,6 @@ class _Sides:
         return mean_difference(above[0], other, min(above[1], below[1], replicates) - 1.0, LEVEL)
 
     def why_missing(self, number: Number) -> str | None:
-        """Return why a number has no value, None where it has one."""
         if (number.task, number.set) not in self.sets:
             return f"there are no {SET_LABELS[number.set].lower()} images of the task '{number.task}'"
         names = (*number.methods, *number.minus)
@@ -304,7 +303,6 @@ class _Sides:
 
 
 def claims_table(judged: Sequence[JudgedClaim]) -> Table:
-    """Return one row per claim: its verdict, and how many of its statements are resolved as claimed and against it."""
     columns = [
         Column("claim", text=True),
         Column("verdict", text=True),
@@ -321,7 +319,6 @@ def claims_table(judged: Sequence[JudgedClaim]) -> Table:
 
 
 def write_claims(judged: Sequence[JudgedClaim], out: Path) -> list[Path]:
-    """Write `claims.json`, and `claims.md` with every statement, its difference, interval and p-value."""
     form = NumberFormat(3, signed=True)
     parts = [to_markdown(claims_table(judged))]
     for one in judged:

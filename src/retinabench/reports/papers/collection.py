@@ -144,7 +144,6 @@ def collect(
     progress: Progress,
     read: ReadEach = read_each,
 ) -> Collection:
-    """Read, align and measure all files; return the results of each task."""
     if rules not in RULES:
         raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
     if bootstrap < 0:
@@ -228,7 +227,6 @@ def _with_datasets(origins: Sequence[Origin], tests: Sequence[Predictions]) -> l
 
 
 def _digest(test: Predictions) -> str:
-    """Return a hash of the images and their labels in any order."""
     order = np.argsort(test.image_id, kind="stable")
     names = "\n".join(test.image_id[order].tolist()).encode()
     return hashlib.sha256(names + test.label[order].astype(np.int8).tobytes()).hexdigest()
@@ -270,7 +268,6 @@ def _aligned(tests: Sequence[Predictions], origins: Sequence[Origin]) -> list[Pr
 
 
 def _names(origins: Sequence[Origin]) -> list[str]:
-    """Return the title of each file's method, with its setting where another method has the same title."""
     settings: dict[Origin, set[str]] = {}
     keys = [replace(_place(one), setting="") for one in origins]
     for one, key in zip(origins, keys, strict=True):

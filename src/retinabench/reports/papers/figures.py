@@ -85,12 +85,10 @@ def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -
 
 
 def panel_title(axes: Axes, letter: str, text: str) -> None:
-    """Write `(a) In-domain` above a panel."""
     axes.set_title(f"({letter}) {text}" if letter else text, fontsize=9.5, loc="left")
 
 
 def referral_axes(axes: Axes, label: str) -> None:
-    """Label the axes: share referred over a score of the retained images."""
     axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel=label)
     percent_axis(axes.xaxis)
     axes.yaxis.set_major_locator(MaxNLocator(5))
@@ -98,7 +96,6 @@ def referral_axes(axes: Axes, label: str) -> None:
 
 
 def style_axes(axes: Axes) -> None:
-    """Set the font sizes of a figure of several panels, and a faint grid."""
     axes.tick_params(labelsize=8)
     axes.xaxis.label.set_fontsize(9)
     axes.yaxis.label.set_fontsize(9)
@@ -107,7 +104,6 @@ def style_axes(axes: Axes) -> None:
 
 
 def control_line(axes: Axes, x: Floats, y: Floats, name: str) -> None:
-    """Draw a grey reference curve with its name right of the panel."""
     known = y[np.isfinite(y)]
     if not known.size:
         return
@@ -125,7 +121,6 @@ def panel_grid(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
 
 
 def outline(text: Text) -> None:
-    """Outline a text in white, so that it is legible on lines."""
     text.set_path_effects([withStroke(linewidth=2.2, foreground="white")])
 
 
@@ -145,7 +140,6 @@ _CAPTION = (
 
 
 def histogram_figures(results: TaskResults) -> tuple[list[PaperFigure], list[str]]:
-    """Return the histograms of single methods and of ensembles per set (Severity Shift: both sets together)."""
     if not results.methods:
         return [], []
     if any(test.grade is None for method in results.methods for test in method.tests[:1]):
@@ -197,7 +191,6 @@ def _draw_histograms(methods: Sequence[MethodRuns], name: str) -> Figure:
 
 
 def _entropies(method: MethodRuns, name: str, grade: int) -> tuple[Floats, Floats]:
-    """Return the entropies of right and wrong predictions of one grade."""
     values, right = [], []
     for test in method.tests:
         assert test.grade is not None
@@ -228,7 +221,6 @@ def _density_panel(axes: Axes, right: Floats, wrong: Floats, top: float) -> None
 
 
 def _folded(name: str) -> str:
-    """Break a long name into at most three lines."""
     words, lines = math_free(name).split(), [""]
     for word in words:
         if len(lines[-1]) + len(word) > 18 and lines[-1]:
@@ -278,7 +270,6 @@ def image_figures(folder: Path, rules: str, labels: Mapping[str, int]) -> list[P
 
 
 def pipeline_figure(results: TaskResults) -> PaperFigure | None:
-    """Return the automated diagnosis with the numbers of one method: who reads which share, and how accurate the model is then."""
     known = [one for one in results.methods if one.runs and ("in_domain", AT_REFERRAL) in one.runs[0].value]
     if not known:
         return None
@@ -316,7 +307,6 @@ def _pipeline(sets: Sequence[str], means: Mapping[tuple[str, str], float]) -> Fi
 
 
 def _read(path: Path, blur: int | None, rules: str) -> NDArray[np.uint8]:
-    """Return an image (SIDE, SIDE, 3), as it is or preprocessed with a blur constant."""
     recipe = Recipe(SIDE, "none") if blur is None else Recipe(SIDE, "graham", blur, rules == "published")
     return preprocess_bytes(path.read_bytes(), recipe, str(path))
 
@@ -375,7 +365,6 @@ def method_marks(methods: Sequence[MethodRuns]) -> list[Mark]:
 
 
 def mean_and_error(values: Sequence[Floats], ddof: int) -> tuple[Floats, Floats | None]:
-    """Return the mean (P,) over runs and its standard error, None for a single run."""
     array = np.array(values)
     mean = array.mean(axis=0)
     return mean, array.std(axis=0, ddof=ddof) / np.sqrt(len(array)) if len(array) > 1 else None
@@ -399,7 +388,6 @@ def has_referral_curve(methods: Sequence[MethodRuns], name: str, metric: str) ->
 
 
 def has_roc_curve(methods: Sequence[MethodRuns], name: str) -> bool:
-    """Tell whether some method has an ROC curve on a set."""
     return any((name, 1.0) in run.curves.roc for method in methods for run in method.runs)
 
 
@@ -411,7 +399,6 @@ def roc_panel(
     collection: Collection,
     share: float = 1.0,
 ) -> None:
-    """Draw averaged ROC curves with the NHS point."""
     x = RATES[collection.rules]
     for method, mark in zip(methods, marks, strict=True):
         values = [run.curves.roc[name, share] for run in method.runs if (name, share) in run.curves.roc]
@@ -421,7 +408,6 @@ def roc_panel(
 
 
 def roc_axes(axes: Axes) -> None:
-    """Label the axes of ROC curves, with the diagonal, the NHS standard and the region that meets it."""
     diagonal(axes)
     point = 1 - GOALS["nhs"].specificity, GOALS["nhs"].sensitivity
     goal_region(axes, *point, markersize=5)
@@ -449,7 +435,6 @@ def referral_panel(
 def referral_line(
     axes: Axes, method: MethodRuns, mark: Mark, metric: str, name: str, collection: Collection
 ) -> Floats | None:
-    """Draw one method's referral curve; return its mean (101,) over runs, None where it has none."""
     values = [found for run in method.runs if (found := run.curves.referral.get((name, metric))) is not None]
     if not values:
         return None
@@ -485,7 +470,6 @@ Panel = tuple[str, str]  # What a panel shows (ROC curves, or a metric over refe
 
 
 def curve_figures(results: TaskResults, collection: Collection) -> tuple[list[PaperFigure], list[str]]:
-    """Return the figures of curves of some results, and a line for each that cannot be drawn."""
     made, missing = [], []
     if results.methods:
         if any(has_referral_curve(results.methods, name, "accuracy") for name in SET_LABELS):

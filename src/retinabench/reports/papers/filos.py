@@ -28,7 +28,6 @@ _PERCENT = NumberFormat(1)
 
 
 def with_printed(rows: list[Row], files: list[str], set_name: str) -> list[Row]:
-    """Put the printed values below the row of each method that the paper has."""
     printed = printed_tables()[f"filos-2019-{set_name.replace('_', '-')}"].rows
     found = []
     for row, file in zip(rows, files, strict=True):
@@ -61,7 +60,6 @@ def filos_results(collection: Collection) -> list[TaskResults]:
 
 
 def filos_table(results: TaskResults, collection: Collection) -> Table:
-    """Return Table 1 of the 2019 paper, with random referral as its last row; on its data, with the printed values."""
     blocks = []
     for name in ("in_domain", "shifted"):
         if not results.holds(name):
@@ -128,7 +126,6 @@ def _csv(method: MethodRuns, name: str, score: str, retained: Sequence[float]) -
 
 
 def _at_share(method: MethodRuns, name: str, score: str, referred: float) -> Floats:
-    """Return the (runs,) values of a score where this share is referred."""
     return np.array([run.get((name, f"{score}_at_{round(100 * referred)}")) for run in method.runs])
 
 
@@ -139,7 +136,6 @@ def _file_name(method: MethodRuns) -> str:
 
 
 def _unused(stem: str, taken: set[str]) -> str:
-    """Return the stem, numbered if it is taken, and take it."""
     k, unused = 1, stem
     while unused in taken:
         k += 1
@@ -149,7 +145,6 @@ def _unused(stem: str, taken: set[str]) -> str:
 
 
 def filos_figures(results: TaskResults, collection: Collection) -> list[PaperFigure]:
-    """Return Figures 4, 5 and, where there is an ROC curve, 6."""
     sampled = _sampled(results.methods)
     others = (one for one in results.methods if one.base in _POINTS and not one.ensemble and one is not sampled)
     map_ = next(others, None)
@@ -209,7 +204,6 @@ def _draw_entropy(one: MethodRuns, sure: MethodRuns) -> Figure:
 
 
 def _mixed(color: str, other: str, share: float) -> Floats:
-    """Return a colour mixed with this share of another one."""
     return (1 - share) * np.array(to_rgb(color)) + share * np.array(to_rgb(other))
 
 

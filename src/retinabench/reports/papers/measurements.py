@@ -56,12 +56,10 @@ _CRITERION_SLUGS = {"in_domain_auroc": "tuned-in-domain", JOINT_CRITERION: "tune
 
 
 def task_title(task: str) -> str:
-    """Return the title of a task; an unknown one keeps its name."""
     return TASK_TITLES.get(task, task)
 
 
 def criterion_title(criterion: str) -> str:
-    """Return the title of a tuning criterion, "" where a configuration was not tuned."""
     return CRITERION_TITLES.get(criterion, f"tuned on {criterion}")
 
 
@@ -99,12 +97,10 @@ class Measurements:
     curves: Curves = field(default_factory=Curves, repr=False)
 
     def get(self, key: Key) -> float:
-        """Return a number, NaN where the file has none."""
         return self.value.get(key, np.nan)
 
 
 def measure(job: tuple[Predictions, str, int]) -> Measurements:
-    """Return all numbers and curves of test images, whose `uncertainty` orders their referral, by rules and a seed."""
     test, rules, seed = job
     return _published(test, seed) if rules == "published" else _corrected(test)
 
@@ -141,7 +137,6 @@ def _add_curves(out: Curves, name: str, whole: Weighted, metrics: Sequence[str])
 
 
 def rebalanced(test: Predictions) -> Predictions | None:
-    """Return the shifted images if all are graded and both classes are present, else None."""
     part = test.select(domain="shifted")
     if part is None or part.grade is None or len(np.unique(part.label)) < 2 or (part.grade < 0).any():
         return None
@@ -222,7 +217,6 @@ class MethodRuns:
     rankings: Mapping[Key, ScoreRanking] = field(default_factory=dict)
 
     def ranked(self, key: Key) -> RankedModel | None:
-        """Return the mean of a number over runs with its errors, None where the task has none."""
         return self.rankings[key].models[self.label] if key in self.rankings else None
 
 
@@ -251,17 +245,14 @@ class TaskResults:
         return "-".join(re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words if word)
 
     def title(self, criterion: bool = True) -> str:
-        """Return task, data set and, if asked for, criterion: `Country Shift, tuned on …`."""
         task = task_title(self.task) + (f" on {self.dataset}" if self.dataset else "")
         tuned = criterion_title(self.criterion) if criterion else ""
         return f"{task}, {tuned}" if tuned else task
 
     def holds(self, set_name: str) -> bool:
-        """Tell whether any run has scores of a set."""
         return has_set(self.methods, set_name)
 
     def missing(self, kind: str, needed: str) -> str:
-        """Return the line for a table or figure that cannot be made."""
         return f"{kind[0].upper()}{kind[1:]}, {self.title()}: needs {needed}."
 
 
@@ -278,5 +269,4 @@ class Collection:
 
 
 def has_set(methods: Sequence[MethodRuns], set_name: str) -> bool:
-    """Tell whether any run of some methods has scores of a set."""
     return any(key[0] == set_name for method in methods for run in method.runs for key in run.value)

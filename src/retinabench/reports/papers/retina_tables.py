@@ -77,7 +77,6 @@ def method_rows(
 
 
 def referral_columns(set_name: str, shares: Sequence[tuple[float, str]]) -> list[Column]:
-    """Return AUROC and accuracy of a set at some shares referred, each share with its header."""
     return [
         score_column(set_name, f"{metric}_at_{round(100 * share)}", header, _label(metric))
         for share, header in shares
@@ -120,7 +119,6 @@ def _referral(results: TaskResults, rules: str) -> Table | str:
 
 
 def _score_blocks(results: TaskResults, parts: Sequence[Sequence[str]], sets: Sequence[str], rules: str) -> list[Block]:
-    """Return one block per part: its scores on all sets that the results hold."""
     blocks = []
     for scores in parts:
         columns = [

@@ -59,7 +59,6 @@ class Mark:
 
     @property
     def dashes(self) -> tuple[float, ...]:
-        """The line pattern in multiples of the line width."""
         return DASHES[self.dash]
 
     @property
@@ -163,7 +162,6 @@ def drawing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw by the settings of this module alone."""
     with drawing():
         rcParams.update(_RC)
         yield
@@ -185,12 +183,10 @@ def light_grid(axes: Axes, axis: Literal["both", "x", "y"] = "y") -> None:
 
 
 def percent_axis(axis: Axis) -> None:
-    """Write the ticks of an axis of shares in percent."""
     axis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
 
 def diagonal(axes: Axes) -> None:
-    """Draw the dotted line of equal coordinates."""
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)), zorder=1)
 
 

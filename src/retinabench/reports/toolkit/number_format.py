@@ -66,7 +66,6 @@ COUNT = NumberFormat(0)
 
 
 def plain(value: float, digits: int = 2, *, signed: bool = False) -> str:
-    """Return a number as text with a true minus sign."""
     return NumberFormat(digits, signed)(value)
 
 

@@ -100,7 +100,6 @@ class Cell:
 
     @property
     def defined(self) -> bool:
-        """Whether the cell holds text or a finite number."""
         return isinstance(self.content, str) or self.content.defined
 
 
