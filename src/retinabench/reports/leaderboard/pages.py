@@ -36,7 +36,7 @@ from retinabench.reports.toolkit.figures import (
     to_svg,
 )
 from retinabench.reports.toolkit.pages import Fact, render
-from retinabench.reports.toolkit.tables import Table, cell_html
+from retinabench.reports.toolkit.tables import cell_html
 
 Floats = NDArray[np.float64]
 HEIGHT, BINS = 300, 8
@@ -143,31 +143,6 @@ PACKAGE = "retinabench.reports.leaderboard"
 REFERENCE = "map"  # whose curves stand beside those of every method
 
 
-@dataclass(frozen=True)
-class SetSection:
-    """A set on a benchmark's page."""
-
-    name: str
-    label: str
-    counts: str
-    scores: list[tuple[str, str]]
-    rows: list[rows.MethodRow]
-    finding: str
-    panel: Panel
-
-
-@dataclass(frozen=True)
-class MethodSection:
-    """A benchmark on a method's page."""
-
-    board: BenchmarkBoard
-    table: Table
-    legend: list[LegendEntry]
-    panels: list[Panel]
-    failures: list[Failure]
-    downloads: list[tuple[str, str]]
-
-
 def index_page(boards: Sequence[BenchmarkBoard]) -> str:
     sections = [(board, _section(board, next(iter(board.sets)))) for board in boards]
     return _render("index.html.j2", title="Leaderboard", sections=sections, root="")
@@ -210,7 +185,7 @@ def method_page(key: str, boards: Sequence[BenchmarkBoard], shown: Mapping[str, 
     sections = [_method_section(board, key, shown[board.benchmark.name]) for board in boards]
     return _render(
         "method.html.j2",
-        title=boards[0].entries[key].title,
+        title=entry.title,
         entry=entry,
         key=key,
         kind=rows.KINDS[entry.kind],
@@ -235,7 +210,7 @@ def _render(template: str, **context: Any) -> str:
 
 
 @drawing()
-def _section(board: BenchmarkBoard, name: str) -> SetSection:
+def _section(board: BenchmarkBoard, name: str) -> dict[str, object]:
     found, specs = board.sets[name], rows.specs_of(board, name)
     patients = "" if found.patients is None else f" of {found.patients:,} patients"
     ranked, label = found[specs[0].name], f"{specs[0].label}, {SET_LABELS[name].lower()}"
@@ -253,24 +228,19 @@ def _section(board: BenchmarkBoard, name: str) -> SetSection:
         IntervalRow(board.entries[key].title, (one := ranked.models[key]).value, one.low, one.high) for key in order
     ]
     draw_intervals(lines, axes, label=specs[0].heading)
-    return SetSection(
-        name,
-        SET_LABELS[name],
-        f"{found.images:,} images{patients}, {found.positives:,} referable",
-        [(spec.name, spec.heading) for spec in specs],
-        rows.method_rows(board, name),
-        finding,
-        Panel.of(
-            figure,
-            f"{board.benchmark.name}-{name}-dots",
-            finding,
-            "Each method with its 95 % interval over patients, the best first.",
-        ),
-    )
+    said = "Each method with its 95 % interval over patients, the best first."
+    return {
+        "name": name,
+        "label": SET_LABELS[name],
+        "counts": f"{found.images:,} images{patients}, {found.positives:,} referable",
+        "scores": [(spec.name, spec.heading) for spec in specs],
+        "rows": rows.method_rows(board, name),
+        "panel": Panel.of(figure, f"{board.benchmark.name}-{name}-dots", finding, said),
+    }
 
 
 @drawing()
-def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -> MethodSection:
+def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -> dict[str, object]:
     name = board.benchmark.name
     sets: tuple[str, ...] = board.benchmark.sets
     seeds = board.entries[key].seeds
@@ -281,17 +251,15 @@ def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -
     legend = [LegendEntry(SET_LABELS[part], marks[part]) for part in sets]
     if others:
         legend += [LegendEntry(f"MAP, {SET_LABELS[part].lower()}", Mark(marks[part].hue, 2)) for part in sets]
-    return MethodSection(
-        board,
-        rows.scores_table(board, key),
-        legend,
-        panels(ours, others, name),
-        list(shown),
-        [
-            (f"predictions/{key}/{name}/seed-{one.metadata['seed']}.parquet", f"seed {one.metadata['seed']}")
-            for one in seeds
-        ],
-    )
+    numbers = [one.metadata["seed"] for one in seeds]
+    return {
+        "board": board,
+        "table": rows.scores_table(board, key),
+        "legend": legend,
+        "panels": panels(ours, others, name),
+        "failures": shown,
+        "downloads": [(f"predictions/{key}/{name}/seed-{seed}.parquet", f"seed {seed}") for seed in numbers],
+    }
 
 
 def _facts(key: str, boards: Sequence[BenchmarkBoard]) -> list[Fact]:
