@@ -13,7 +13,7 @@ curves) is computed here, with the same patients in every bootstrap replicate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -171,6 +171,7 @@ def quantities(
 
 
 Progress = Callable[[str, float], None]
+PredictionsByMethod = Mapping[str, Predictions | Sequence[Predictions]]  # several of one method are its seeds
 # Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds.
 BASIC = (
     "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "net_benefit_gain", "ece_positive_class",
@@ -202,13 +203,6 @@ class MethodPredictions:
     name: str
     predictions: tuple[Predictions, ...]
 
-    @classmethod
-    def of(cls, name: str, predictions: Predictions | Sequence[Predictions]) -> MethodPredictions:
-        files = (predictions,) if isinstance(predictions, Predictions) else tuple(predictions)
-        if not files:
-            raise InputError(f"method '{name}' has no predictions", hint="Give one file or more.")
-        return cls(name, files)
-
 
 @dataclass(frozen=True)
 class Band:
@@ -218,15 +212,6 @@ class Band:
     y: Floats
     low: Floats
     high: Floats
-
-
-@dataclass(frozen=True)
-class Lead:
-    """The leading method minus another in accuracy at the share referred, paired, on one set."""
-
-    other: int
-    set: str
-    gap: Quantity
 
 
 @dataclass
@@ -322,12 +307,13 @@ class Evaluation:
         ahead = (self.difference(top, i, name, score).sign() == sign for i in known if i != top)
         return top if all(ahead) else None
 
-    def leads(self) -> list[Lead]:
-        found, name, score = [], self.sets[-1], self.at("accuracy")
-        for other in (i for i in range(len(self.methods)) if i != self.leader):
-            place = Place(f"{self.leading} − {self.methods[other].name}", name, score)
-            gap = self.difference(self.leader, other, name, score)
-            found.append(Lead(other, name, replace(gap, place=place)))
+    def leads(self) -> dict[str, Quantity]:
+        """Return the leading method minus each other one in accuracy at the share referred, paired, on the last set."""
+        found, name, score = {}, self.sets[-1], self.at("accuracy")
+        for i, other in enumerate(self.methods):
+            if i != self.leader:
+                place = Place(f"{self.leading} − {other.name}", name, score)
+                found[other.name] = replace(self.difference(self.leader, i, name, score), place=place)
         return found
 
     def controls(self, name: str) -> dict[str, dict[str, float]]:
@@ -377,9 +363,9 @@ CHANGED = ("auroc", "accuracy", "nll")
 
 
 def evaluate_methods(
-    methods: Sequence[MethodPredictions], settings: EvaluationSettings = DEFAULTS, progress: Progress | None = None
+    given: PredictionsByMethod, settings: EvaluationSettings = DEFAULTS, progress: Progress | None = None
 ) -> Evaluation:
-    methods = _checked(methods)
+    methods = _checked(given)
     tell = progress or (lambda _text, _share: None)
     sets = _sets(methods)
     found = Evaluation(methods, settings, sets, [mark(i) for i in range(len(methods))])
@@ -418,16 +404,18 @@ def _scored(predictions: Predictions, found: Evaluation) -> tuple[Scores, dict[s
     return corrected if s.rules == "corrected" else score_and_replicates(predictions, s)[0], draws
 
 
-def _checked(methods: Sequence[MethodPredictions]) -> list[MethodPredictions]:
-    names = [method.name for method in methods]
+def _checked(given: PredictionsByMethod) -> list[MethodPredictions]:
+    methods = [
+        MethodPredictions(name, (files,) if isinstance(files, Predictions) else tuple(files))
+        for name, files in given.items()
+    ]
     if not methods:
         raise InputError("there is nothing to report", hint="Give one predictions file or more.")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"two methods are named '{twice}'", hint="Give every method its own name.")
     for method in methods:
+        if not method.predictions:
+            raise InputError(f"method '{method.name}' has no predictions", hint="Give one file or more.")
         check_seeds([method.name] * len(method.predictions), method.predictions)
-    return list(methods)
+    return methods
 
 
 def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
@@ -484,7 +472,6 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
 
 def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
     """Merge the scores of the seeds: their mean, its standard error, and the interval of the mean."""
-
     value, low, high = np.array([(one.value, one.low, one.high) for one in scores], np.float64).T
     if len(scores) == 1:
         return Quantity(float(value[0]), float(low[0]), float(high[0]))
@@ -510,7 +497,6 @@ def _add_changes(found: Evaluation, i: int) -> None:
     """Add shifted minus in-domain; patients are resampled once for both, as a patient may have images in both."""
     if "joint" not in found.sets or not all((i, name) in found.cases for name in SETS):
         return
-
     values, replicates = replicated(found.cases[i, "joint"], _Changes, found.settings.bootstrap, found.settings.seed)
     specs = [SCORES[key] for key in CHANGED]
     wholes = [case.cases.weighted() for name in SETS[:2] for case in found.cases[i, name]]

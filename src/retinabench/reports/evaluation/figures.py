@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from markupsafe import Markup
@@ -45,13 +45,7 @@ NHS = (round(1 - GOALS["nhs"].specificity, 10), GOALS["nhs"].sensitivity)
 """False-positive rate and sensitivity of the NHS screening standard: specificity 80 %, sensitivity 85 %."""
 
 
-@dataclass(frozen=True)
-class Control:
-    """A grey reference curve, labelled at the right edge of the panel."""
-
-    label: str
-    x: Floats
-    y: Floats
+Control = tuple[str, Floats]  # label, and the grey reference curve over GRID
 
 
 def referral_panel(
@@ -79,27 +73,17 @@ def roc_panel(lines: Sequence[Line]) -> Figure:
     return figure
 
 
-@dataclass(frozen=True)
-class Uncertainties:
-    """What one column of the histogram shows: (N,) uncertainty, correct and, where known, grade."""
-
-    heading: str
-    uncertainty: Floats
-    correct: NDArray[np.bool_]
-    grade: NDArray[np.int8] | None
-
-
-def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, float], label: str) -> Figure:
+def histogram_panel(columns: Mapping[str, SetPredictions], *, limits: tuple[float, float], label: str) -> Figure:
     """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below it.
 
     Each half is scaled to its own tallest bar, because the figure compares positions; the number of images is printed beside it.
     """
-    graded = any(column.grade is not None for column in columns)
+    graded = any(column.grade is not None for column in columns.values())
     rows = [0, 1, 2, 3, 4] if graded else [None]
     height = 56 + (80 if graded else 170) * len(rows)
     figure, grid = canvas(WIDTH, height, len(rows), len(columns), sharex=True)
     edges = np.linspace(*limits, 25)
-    for number, column in enumerate(columns):
+    for number, (name, column) in enumerate(columns.items()):
         for row, grade in enumerate(rows):
             axes = grid[row][number]
             chosen = np.ones(len(column.correct), bool)
@@ -109,7 +93,7 @@ def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, fl
             _draw_histogram(axes, column.uncertainty[chosen], column.correct[chosen], edges)
             if grade is not None and number == 0:
                 axes.set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=TEXT)
-        grid[0][number].set_title(column.heading, fontsize=TEXT, color=INK, loc="left")
+        grid[0][number].set_title(SET_LABELS[name], fontsize=TEXT, color=INK, loc="left")
         grid[-1][number].set_xlabel(label, fontsize=TEXT)
         for axes in (line[number] for line in grid[:-1]):
             axes.tick_params(bottom=False)
@@ -139,12 +123,12 @@ def reliability_panel(points: Sequence[tuple[str, Floats, Floats, Floats, Floats
 def _draw_controls(axes: Axes, controls: Sequence[Control], limits: tuple[float, float]) -> None:
     """Draw the controls; their labels stand outside at the height of their ends, at least a line apart."""
     ends = []
-    for control in controls:
-        x, y = thin(control.x), thin(control.y)
+    for label, values in controls:
+        x, y = thin(GRID), thin(values)
         axes.plot(x, y, color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2)
         if (known := y[np.isfinite(y)]).size:
             share = (known[-1] - limits[0]) / (limits[1] - limits[0])
-            ends.append((float(np.clip(share, 0.02, 0.98)), control.label))
+            ends.append((float(np.clip(share, 0.02, 0.98)), label))
     lowest = -1.0
     for share, label in sorted(ends):
         lowest = max(share, lowest + 0.065)
@@ -277,13 +261,13 @@ def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:
     start = evaluation.get(evaluation.leader, name, metric).value
     curves = [values_on_grid(case.oracle.weighted(), GRID, FEWEST, [metric])[metric] for case in cases]
     oracle = np.mean(curves, axis=0)
-    return [Control("random", GRID, np.where(GRID < 1, start, np.nan)), Control("oracle", GRID, oracle)]
+    return [("random", np.where(GRID < 1, start, np.nan)), ("oracle", oracle)]
 
 
 def _limits(metric: str, lines: dict[str, list[Line]], controls: dict[str, list[Control]]) -> tuple[float, float]:
     """Return one range for all sets, so that they can be compared by eye; it holds the lines, not the bands."""
     seen = [line.y[: int(0.8 * len(GRID))] for group in lines.values() for line in group]
-    seen += [control.y[:1] for group in controls.values() for control in group]
+    seen += [values[:1] for group in controls.values() for _, values in group]
     values = np.concatenate(seen) if seen else np.empty(0)
     values = values[np.isfinite(values)]
     if not values.size:
@@ -298,18 +282,17 @@ def histogram_panels(evaluation: Evaluation) -> list[Panel]:
     sets = evaluation.domains
     panels = []
     for i, method in enumerate(evaluation.methods):
-        found = [(name, case) for name in sets if (case := evaluation.first(i, name)) is not None]
+        found = {name: case for name in sets if (case := evaluation.first(i, name)) is not None}
         if not found:
             continue
-        columns = [Uncertainties(SET_LABELS[name], case.uncertainty, case.correct, case.grade) for name, case in found]
-        everything = np.concatenate([column.uncertainty for column in columns])
-        kind = found[0][1].uncertainty_name
+        everything = np.concatenate([case.uncertainty for case in found.values()])
+        kind = next(iter(found.values())).uncertainty_name
         label = {"own": "own uncertainty", "total": "entropy (nats)"}.get(kind, kind.replace("_", " "))
         limits = _uncertainty_limits(everything, kind in ("total", "aleatoric"))
-        figure = histogram_panel(columns, limits=limits, label=label)
+        figure = histogram_panel(found, limits=limits, label=label)
         errors = "; ".join(
             f"{SET_LABELS[n].lower()}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
-            for n, c in found
+            for n, c in found.items()
         )
         svg = to_svg(figure, f"histogram-{i}", title=f"Uncertainty of {method.name} by grade", description=errors)
         panels.append(Panel(method.name, svg))

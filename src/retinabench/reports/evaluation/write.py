@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -21,7 +21,7 @@ from retinabench.metrics.clinical.decision_curve import SEVERE
 from retinabench.metrics.clinical.screening import Screened
 from retinabench.metrics.clinical.thresholds import DEFAULT, GOALS, DecisionThreshold, referral_rule
 from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
-from retinabench.metrics.policies import MOST_GROUPS, PolicyGrid, PolicyOutcome, policy_grid
+from retinabench.metrics.policies import MOST_GROUPS, PolicyGrid, policy_grid
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules
@@ -34,7 +34,7 @@ from retinabench.reports.evaluation.evaluation import (
     MOST_COLORS,
     Evaluation,
     EvaluationSettings,
-    MethodPredictions,
+    PredictionsByMethod,
     Progress,
     evaluate_methods,
     quantities,
@@ -46,7 +46,7 @@ from retinabench.reports.grade_section import grade_section
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import OTHERS, LegendEntry, drawing, mark
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
-from retinabench.reports.toolkit.pages import Explorer, Thumbnails, explorer
+from retinabench.reports.toolkit.pages import Explorer, explorer
 from retinabench.reports.toolkit.tables import csv_bytes
 
 CONTENTS = (
@@ -210,7 +210,7 @@ SCORED = 0.9  # Share of the work that is done when everything is scored.
 
 
 def write_report(
-    methods: Sequence[MethodPredictions] | Mapping[str, Predictions | Sequence[Predictions]],
+    methods: PredictionsByMethod,
     out: str | Path,
     settings: EvaluationSettings = DEFAULTS,
     *,
@@ -222,8 +222,6 @@ def write_report(
 
     The same arguments give the same bytes. The page needs no network.
     """
-    if isinstance(methods, Mapping):
-        methods = [MethodPredictions.of(name, predictions) for name, predictions in methods.items()]
     tell = progress or (lambda _text, _share: None)
     found = evaluate_methods(methods, settings, progress=lambda text, share: tell(text, SCORED * share))
     tell("drawing figures", SCORED)
@@ -251,7 +249,6 @@ def report_files(
     *,
     data: Path | None = None,
     shifted: Path | None = None,
-    title: str | None = None,
     progress: Bars = QUIET,
     read: ReadEach = read_each,
 ) -> Path:
@@ -265,9 +262,7 @@ def report_files(
         methods.setdefault(name, []).append(one)
     images = open_data(data, shifted).image if data is not None else None
     with progress.track("Report", 100, unit="%") as advance:
-        return write_report(
-            methods, out, settings, title=title or TITLE, images=images, progress=percent_steps(advance)
-        )
+        return write_report(methods, out, settings, images=images, progress=percent_steps(advance))
 
 
 def percent_steps(advance: Callable[[int], None]) -> Progress:
@@ -309,9 +304,9 @@ def table_csv(evaluation: Evaluation) -> bytes:
         method = evaluation.methods[i]
         files = len(method.predictions)
         rows.append([method.name, "shifted_minus_in_domain", score, *_parts(quantity), files])
-    for lead in evaluation.leads():
-        assert lead.gap.place is not None
-        rows.append([lead.gap.place.entry, lead.set, evaluation.at("accuracy"), *_parts(lead.gap), ""])
+    for other, gap in evaluation.leads().items():
+        names = f"{evaluation.leading} − {other}", evaluation.sets[-1], evaluation.at("accuracy")
+        rows.append([*names, *_parts(gap), ""])
     header = ["method", "set", "score", "value", "low", "high", "standard_error", "files"]
     return csv_bytes(header, rows)
 
@@ -348,7 +343,7 @@ def _parts(quantity: Quantity) -> tuple[float, ...]:
 
 
 def report(
-    predictions: Predictions | Mapping[str, Predictions | Sequence[Predictions]],
+    predictions: Predictions | PredictionsByMethod,
     out: str | Path = "report",
     *,
     title: str = TITLE,
@@ -394,35 +389,24 @@ def report(
 # ------------------------------------------------------------------ outcomes at other thresholds, of the sliders
 
 
-@dataclass(frozen=True)
-class Pathway:
-    """What the leading method and the reader do on one set at the stated pair of thresholds: numbers of images, of referable ones missed without referral (`alone`), the same of grade 3 and 4 (None without grades), and the outcome with referral."""
-
-    set: str
-    positives: int
-    severe: int | None
-    alone: int
-    severe_alone: int
-    outcome: PolicyOutcome
-
-
 def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
     """Return the grids of the leading method and the next ones, of the first file of each."""
     others = [i for i in range(len(evaluation.methods)) if i != evaluation.leader]
-    order = [evaluation.leader, *others][:MOST_METHODS]
-    return {i: _grid(evaluation, i, MOST_GROUPS // len(order)) for i in order}
+    order, s = [evaluation.leader, *others][:MOST_METHODS], evaluation.settings
+    grids = {}
+    for i in order:
+        predictions, threshold = evaluation.methods[i].predictions[0], evaluation.files[i][0].threshold
+        rule = referral_rule(predictions, s.uncertainty, threshold.value, threshold=None, rate=s.referred)
+        stated = Screened(threshold, rule, (), READER, 0.0, IMAGES_PER_HOUR, None)
+        grids[i] = policy_grid(predictions, stated, most_groups=MOST_GROUPS // len(order))
+    return grids
 
 
-def _grid(evaluation: Evaluation, i: int, most_groups: int) -> PolicyGrid:
-    predictions, threshold = evaluation.methods[i].predictions[0], evaluation.files[i][0].threshold
-    rule = referral_rule(
-        predictions, evaluation.settings.uncertainty, threshold.value, threshold=None, rate=evaluation.settings.referred
-    )
-    stated = Screened(threshold, rule, (), READER, 0.0, IMAGES_PER_HOUR, None)
-    return policy_grid(predictions, stated, most_groups=most_groups)
+def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[dict[str, Any]]:
+    """Return what the leading method and the reader do on each set at the stated pair of thresholds.
 
-
-def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[Pathway]:
+    Numbers of images, of referable ones missed without referral (`alone`), the same of grade 3 and 4, and the outcome with referral.
+    """
     found, grid = [], grids[evaluation.leader]
     i, j = grid.frozen
     for name, groups in grid.outcomes.items():
@@ -430,26 +414,23 @@ def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[Pathw
         assert case is not None, "a set with outcomes has images"
         severe = np.zeros(len(case), bool) if case.grade is None else (case.grade >= SEVERE) & case.label
         lost = case.label & ~case.called
-        found.append(
-            Pathway(
-                name, int(case.label.sum()), None if case.grade is None else int(severe.sum()), int(lost.sum()),
-                int((lost & severe).sum()), groups[""][i][j],
-            )
-        )  # fmt: skip
+        found.append({
+            "set": name, "positives": int(case.label.sum()), "severe": int(severe.sum()), "alone": int(lost.sum()),
+            "severe_alone": int((lost & severe).sum()), "outcome": groups[""][i][j],
+        })  # fmt: skip
     return found
 
 
 def page_explorer(evaluation: Evaluation, grids: dict[int, PolicyGrid], images: ImageSource | None) -> Explorer:
     named = {evaluation.methods[i].name: grid for i, grid in grids.items()}
-    return explorer(named, READER, None if images is None else _thumbnails(images))
+    if images is None:
+        return explorer(named, READER, None)
 
-
-def _thumbnails(images: ImageSource) -> Thumbnails:
     def thumbnail(image_id: str) -> str:
         image = images(image_id)
         return "" if image is None else data_uri(image, THUMBNAIL_SIDE)[0]
 
-    return thumbnail
+    return explorer(named, READER, thumbnail)
 
 
 def policy_records(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> JsonObject:
