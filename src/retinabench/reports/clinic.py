@@ -23,7 +23,6 @@ from retinabench.metrics.clinical.decision_curve import MissedImage
 from retinabench.metrics.clinical.groups import RATES, GroupRate, Subgroup
 from retinabench.metrics.clinical.screening import JudgedTable, SetScreening
 from retinabench.metrics.clinical.screening_report import ScreeningReport
-from retinabench.metrics.clinical.thresholds import GoalVerdict
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.planning import StudyPlan
 from retinabench.metrics.policies import PolicyGrid
@@ -88,7 +87,7 @@ def checklist(report: ScreeningReport) -> list[Item]:
     subgroups = f"by {', '.join(groups)}, with simultaneous intervals" if groups else "no further columns in the file"
     severity = "no grades in the file"
     if one.missed.severe is not None:
-        severity = f"{one.missed.severe_total} of {table.tp + table.fn} referable images have grade 3 or 4"
+        severity = f"{one.missed.severe_images} of {table.tp + table.fn} referable images have grade 3 or 4"
     gradable = "counted as positive and left out" if one.ungradable else "no ungradable images in the file"
     external = "a shifted set is reported beside the in-domain one" if "shifted" in report.sets else AUTHORS
     rate = report.referral
@@ -157,7 +156,7 @@ class SetAnswer:
 
     @property
     def severe(self) -> int | None:
-        return None if self.one.missed.severe is None else self.one.missed.severe_total
+        return self.one.missed.severe_images
 
     @property
     def missed(self) -> Interval:
@@ -235,10 +234,6 @@ def answer_sets(report: ScreeningReport) -> list[SetAnswer]:
     return [SetAnswer(name, _kind(one, report), one) for name, one in report.sets.items()]
 
 
-def stated_goal(judged: JudgedTable) -> GoalVerdict:
-    return next(one for one in judged.verdicts if one.goal == "stated")
-
-
 def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
     table, rate, caught = one.images.table, one.read, one.missed.caught
     if not (table.tp + table.fn and table.tn + table.fp):
@@ -284,10 +279,10 @@ def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
     columns = [Column("Sensitivity"), Column("Specificity"), Column("Goal", text=True)]
     rows = []
     if one.patients is not None and one.patient_readings is not None:
-        cells = [*_rates(one.patients.sensitivity, one.patients.specificity), _goal(one.patients, report)]
+        cells = [*_rates(one.patients.rates), _goal(one.patients, report)]
         rows.append(Row("Model alone, per patient (any eye)", cells))
         rows += _readings("per patient", one.patient_readings, report, None)
-    cells = [*_rates(one.images.sensitivity, one.images.specificity), _goal(one.images, report)]
+    cells = [*_rates(one.images.rates), _goal(one.images, report)]
     rows.append(Row("Model alone, per image", cells, rule=bool(rows)))
     rows += _readings("per image", one.readings, report, one.pathway)
     sensitivity, specificity = report.stated.goal
@@ -299,8 +294,8 @@ def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
     return Table.of(caption, columns, rows, row_header="Reading", note=note)
 
 
-def _rates(sensitivity: Interval, specificity: Interval) -> list[Cell]:
-    return [Cell.of(sensitivity, TWO_DIGITS), Cell.of(specificity, TWO_DIGITS)]
+def _rates(found: Mapping[str, Interval]) -> list[Cell]:
+    return [Cell.of(found[name], TWO_DIGITS) for name in BOTH]
 
 
 def _readings(
@@ -309,20 +304,19 @@ def _readings(
     rows = []
     for name, rates in readings.items():
         goal = _goal(pathway, report) if name == "screen_positive" and pathway is not None else Cell()
-        cells = [*_rates(rates["sensitivity"], rates["specificity"]), goal]
-        rows.append(Row(f"{READINGS[name]}, {unit}", cells))
+        rows.append(Row(f"{READINGS[name]}, {unit}", [*_rates(rates), goal]))
     return rows
 
 
 def _goal(judged: JudgedTable, report: ScreeningReport) -> Cell:
-    verdict = stated_goal(judged)
-    if isnan(verdict.sensitivity[0]) or isnan(verdict.specificity[0]):
+    found = judged.goals["stated"]
+    if any(map(isnan, found["estimate"])):
         return Cell("not known")
     if report.threshold.same_images:
         return Cell("not judged: threshold chosen here")
-    if verdict.bound_met:
+    if found["bound_met"]:
         return Cell("met, with bounds", emphasis="good")
-    return Cell("estimates only") if verdict.estimate_met else Cell("not met", emphasis="bad")
+    return Cell("estimates only") if found["estimate_met"] else Cell("not met", emphasis="bad")
 
 
 def missed_table(answer: SetAnswer, images: Sequence[MissedImage]) -> Table:
@@ -450,8 +444,8 @@ def ungradable_table(answer: SetAnswer) -> Table | None:
         return None
     columns = [Column("Sensitivity"), Column("Specificity")]
     rows = [
-        Row("Ungradable images left out", _rates(*ungradable.excluded)),
-        Row("Ungradable images count as positive", _rates(*ungradable.as_referred)),
+        Row("Ungradable images left out", _rates(ungradable.excluded)),
+        Row("Ungradable images count as positive", _rates(ungradable.as_referred)),
     ]
     form = PERCENT.fitted(0.05)
     note = (
@@ -485,12 +479,12 @@ MODEL, READER = Mark(0, 0), Mark(1, 1)
 def missed_panel(one: SetScreening) -> Figure:
     """Draw the share of referable images that is missed against the share of images that is referred."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    referred, missed = one.missed.curve
+    referred, missed = one.missed.curve["referred"], one.missed.curve["missed"]
     axes.plot([0, 1], [missed[0], 0], color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)))
     axes.plot(referred, missed, color=BAD, zorder=3)
     rate, share = one.read_here, one.missed.referable
     if one.referred and np.isfinite(share.low):
-        error = np.array([[share.value - share.low], [share.high - share.value]])
+        error = [[share.value - share.low], [share.high - share.value]]
         axes.errorbar([rate], [share.value], yerr=error, color=INK, marker="o", markersize=6, linewidth=1.2, zorder=4)
     top = float(np.nanmax([missed[0], share.high if np.isfinite(share.high) else 0, 0.02]))
     axes.set(xlim=(0, 1), ylim=(0, 1.08 * top), xlabel="read by the expert", ylabel="referable images missed")

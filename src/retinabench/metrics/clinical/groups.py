@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.results import JsonObject, json_content, number_text
+from retinabench.core.results import Document, JsonObject, json_content, number_text
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.between_groups import Between, between_groups
 from retinabench.metrics.clinical.readers import PREFIX
@@ -157,8 +157,12 @@ class GroupRate:
 
 
 @dataclass(frozen=True)
-class Subgroup:
+class Subgroup(Document):
     """A group of images: the value `value` of the column `column`; rates are per image, after the expert has read what is referred."""
+
+    _inline, _hidden, _keys = (
+        ("rates",), ("calibration_together",), {"referral": "referral_rate", "calibration": "observed_minus_predicted"},
+    )  # fmt: skip
 
     column: str
     value: str
@@ -173,13 +177,6 @@ class Subgroup:
     @property
     def name(self) -> str:
         return f"{self.column}: {self.value}"
-
-    def to_dict(self) -> JsonObject:
-        return {
-            "column": self.column, "value": self.value, "images": self.images, "patients": self.patients,
-            "positives": self.positives, **{name: rate.to_dict() for name, rate in self.rates.items()},
-            "referral_rate": self.referral.to_dict(), "observed_minus_predicted": self.calibration.to_dict(),
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)

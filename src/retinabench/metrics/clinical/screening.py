@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +26,6 @@ from retinabench.metrics.clinical.groups import Subgroups, named_groups, subgrou
 from retinabench.metrics.clinical.readers import BesideReaders, beside_readers
 from retinabench.metrics.clinical.screening_table import (
     PROPORTIONS,
-    Shares,
     TwoByTwo,
     likelihood_ratios,
     population_weight,
@@ -36,16 +34,10 @@ from retinabench.metrics.clinical.screening_table import (
     reading_calls,
     referral_view_intervals,
     share_interval,
+    two_by_two,
 )
 from retinabench.metrics.clinical.simple_rule import SimpleRule, best_simple_rule
-from retinabench.metrics.clinical.thresholds import (
-    GOALS,
-    ClinicalGoal,
-    FrozenThreshold,
-    GoalVerdict,
-    ReferralRule,
-    judge_goals,
-)
+from retinabench.metrics.clinical.thresholds import GOALS, ClinicalGoal, FrozenThreshold, ReferralRule, judge_goals
 from retinabench.metrics.grades import GradeScores, grade_scores
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_proportion
@@ -53,13 +45,6 @@ from retinabench.metrics.smooth_calibration import SmoothCalibration, smooth_cal
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Cases, is_positive
 from retinabench.predictions.table import Predictions
-
-
-class SensitivitySpecificity(NamedTuple):
-    """Both rates."""
-
-    sensitivity: Interval
-    specificity: Interval
 
 
 @dataclass(frozen=True)
@@ -70,14 +55,14 @@ class Ungradable(Document):
     imageability: Interval
     among_referable: Interval
     among_healthy: Interval
-    excluded: SensitivitySpecificity
-    as_referred: SensitivitySpecificity
+    excluded: Mapping[str, Interval]
+    as_referred: Mapping[str, Interval]
 
 
 def ungradable_images(
     label: NDArray[np.bool_], positive: NDArray[np.bool_], gradable: NDArray[np.bool_], cluster: ArrayLike
 ) -> Ungradable:
-    """Return what ungradable images do to the rates.
+    """Return what ungradable images do to the rates, where they are left out and where they count as called referable.
 
     References:
         Abramoff et al., Pivotal trial of an autonomous AI-based diagnostic system, npj Digit. Med. 1:39 (2018), for imageability
@@ -86,23 +71,21 @@ def ungradable_images(
     Shapes: `label` (N,), `positive` (N,), `gradable` (N,), `cluster` (N,).
     """
     codes, _ = cluster_codes(cluster)
+    excluded, as_referred = (
+        {name: share_interval(shares, name, codes) for name in ("sensitivity", "specificity")}
+        for shares in (rate_shares(label, positive & gradable, gradable), rate_shares(label, positive | ~gradable))
+    )
     return Ungradable(
         int((~gradable).sum()),
         clustered_proportion(gradable, np.ones(len(label)), codes),
         clustered_proportion(~gradable, label, codes),
         clustered_proportion(~gradable, ~label, codes),
-        both_rates(rate_shares(label, positive, gradable), codes),
-        both_rates(rate_shares(label, positive | ~gradable), codes),
+        excluded,
+        as_referred,
     )
 
 
-def both_rates(shares: Shares, codes: NDArray[np.intp]) -> SensitivitySpecificity:
-    return SensitivitySpecificity(*(share_interval(shares, name, codes) for name in ("sensitivity", "specificity")))
-
-
 Floats = NDArray[np.float64]
-
-
 Intervals = Mapping[str, Mapping[str, Interval]]
 Bools = NDArray[np.bool_]
 
@@ -113,30 +96,19 @@ class JudgedTable:
 
     table: TwoByTwo
     rates: Mapping[str, Interval]
-    verdicts: tuple[GoalVerdict, ...]
+    goals: Mapping[str, JsonObject]
 
     sensitivity = property(lambda self: self.rates["sensitivity"])
     specificity = property(lambda self: self.rates["specificity"])
 
     def to_dict(self) -> JsonObject:
-        goals = {
-            one.goal: {
-                **vars_of(one.asked),
-                "estimate": (one.sensitivity[0], one.specificity[0]),
-                "bound": (one.sensitivity[1], one.specificity[1]),
-                "estimate_met": one.estimate_met,
-                "bound_met": one.bound_met,
-                "exploratory": one.exploratory,
-            }
-            for one in self.verdicts
-        }
         counts = {name: self.table.counts(name) for name in PROPORTIONS}
         rates = {
             name: {**one.to_dict(), "successes": counts[name][0], "trials": counts[name][1]}
             | ({} if counts[name][1] else {"why": "no such case"})
             for name, one in self.rates.items()
         }
-        return {**vars_of(self.table), **rates, "goals": json_content(goals)}
+        return {**vars_of(self.table), **rates, "goals": json_content(self.goals)}
 
 
 @dataclass(frozen=True)
@@ -258,7 +230,9 @@ def screen_set(
         smooth_calibration=smooth_calibration(Cases(y, p, patient=codes).weighted()),
         readers=beside_readers(part, said, codes),
         subgroups=subgroups_of(part, called, sent, stated.subgroups) if part.subgroups or stated.subgroups else None,
-        ungradable=None if gradable.all() else _ungradable(every, gradable, cut),
+        ungradable=None
+        if gradable.all()
+        else ungradable_images(every.label == 1, is_positive(every.prob, cut.value), gradable, every.patients),
         grades=grade_scores(part, values, validation, named_groups(part, stated.subgroups), threshold=cut.value),
     )  # fmt: skip
 
@@ -267,9 +241,10 @@ def _judged(
     y: Bools, said: Bools, codes: NDArray[np.intp], stated: Screened, weight: Floats | None = None
 ) -> JudgedTable:
     goals = {"stated": ClinicalGoal(*stated.goal, "stated")} | GOALS
-    table, verdicts = judge_goals(y, said, codes, goals=goals, exploratory=stated.threshold.same_images)
     shares = rate_shares(y, said, weight)
-    return JudgedTable(table, {name: share_interval(shares, name, codes) for name in PROPORTIONS}, tuple(verdicts))
+    rates = {name: share_interval(shares, name, codes) for name in PROPORTIONS}
+    judged = judge_goals(y, said, codes, goals=goals, exploratory=stated.threshold.same_images)
+    return JudgedTable(two_by_two(y, said), rates, judged)
 
 
 def _by_patient(part: Predictions, stated: Screened) -> tuple[JudgedTable | None, Intervals | None]:
@@ -280,9 +255,3 @@ def _by_patient(part: Predictions, stated: Screened) -> tuple[JudgedTable | None
     y, said, codes = people.label == 1, is_positive(people.prob, stated.threshold.value), np.arange(len(people))
     sent = stated.referral.refers(referral_uncertainty(people, "own")[0])
     return _judged(y, said, codes, stated), referral_view_intervals(y, said, sent, codes, reader=stated.reader)
-
-
-def _ungradable(every: Predictions, gradable: Bools, cut: FrozenThreshold) -> Ungradable:
-    patient = every.patients
-    said = is_positive(every.prob, cut.value) & gradable
-    return ungradable_images(every.label == 1, said, gradable, patient)

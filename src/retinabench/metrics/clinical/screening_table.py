@@ -81,8 +81,6 @@ class TwoByTwo:
 
 def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
     y, said = binary(label, "label"), binary(positive, "positive")
-    if len(y) != len(said):
-        raise InputError(f"{len(said)} decisions for {len(y)} labels")
     tp, fp, fn = (int(np.sum(case)) for case in (y & said, ~y & said, y & ~said))
     return TwoByTwo(tp, fp, fn, len(y) - tp - fp - fn)
 
@@ -194,8 +192,6 @@ def predictive_values(sensitivity: float, specificity: float, prevalence: float)
 
     PPV = sens q / (sens q + (1 - spec)(1 - q)), NPV = spec (1 - q) / (spec (1 - q) + (1 - sens) q).
     """
-    if not 0 <= prevalence <= 1:
-        raise InputError(f"the prevalence is {prevalence}", hint="A prevalence lies between 0 and 1.")
     found, false_alarm = sensitivity * prevalence, (1 - specificity) * (1 - prevalence)
     cleared, missed = specificity * (1 - prevalence), (1 - sensitivity) * prevalence
     ppv = found / (found + false_alarm) if found + false_alarm else float("nan")
