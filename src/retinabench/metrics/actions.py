@@ -31,6 +31,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.core.untrusted import csv_text
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.guarantees.goals import Goal, Per
@@ -39,7 +40,6 @@ from retinabench.predictions.check import Check, own_patients
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows
 
-Floats = NDArray[np.float64]
 Names = NDArray[np.str_]
 ACTIONS = ("refer to hospital", "expert reads", "no referral")
 """From the one that overrules the others of a patient to the one that none may overrule."""
@@ -57,7 +57,7 @@ class ActionList:
     images: Predictions  # in this order
     uncertainty: Floats  # (N,)
     call: Names  # (N,) `referable` or `not referable`; empty where no call is made
-    read: NDArray[np.bool_] | None = None  # (N,) by the expert; None where nothing is decided
+    read: Bools | None = None  # (N,) by the expert; None where nothing is decided
     notes: tuple[str, ...] = ()
 
     @property
@@ -104,13 +104,13 @@ class ActionList:
         return csv_text([COLUMNS, *zip(*columns, strict=True)]).encode()
 
 
-def listed(images: Predictions, uncertainty: Floats, call: Names, read: NDArray[np.bool_] | None) -> ActionList:
+def listed(images: Predictions, uncertainty: Floats, call: Names, read: Bools | None) -> ActionList:
     """Return the list, the most uncertain image first."""
     order = np.lexsort((images.image_id, -uncertainty))
     return ActionList(images.take(order), uncertainty[order], call[order], None if read is None else read[order])
 
 
-def gradable(images: Predictions) -> NDArray[np.bool_]:
+def gradable(images: Predictions) -> Bools:
     """(N,) whether an image can be graded, as its column `gradable` says."""
     return gradable_rows(Check(images.source), images.subgroups.get(GRADABLE), len(images))
 
@@ -174,7 +174,7 @@ class FrozenRule:
         good = gradable(images)
         return listed(images, values, np.where(good, call, ""), read | ~good)
 
-    def decide(self, images: Predictions) -> tuple[Floats, Names, NDArray[np.bool_]]:
+    def decide(self, images: Predictions) -> tuple[Floats, Names, Bools]:
         """Return the uncertainty, the call, and whether the expert reads, of every image, (N,) each."""
         if self.groups:
             labels, n = group_labels(images, self.column), len(images)

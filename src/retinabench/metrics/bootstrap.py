@@ -28,9 +28,9 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Floats
 from retinabench.predictions.check import numbered
 
-Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]  # Weights (R, N) >= 0 -> values (R, K), NaN where undefined.
 BLOCK = 2**16
 """Numbers in one matrix of a block: small enough for a cache, large enough that calls cost little beside the work."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Weighted, ratio
+from retinabench.metrics.arrays import Bools, Floats
+from retinabench.metrics.weighted_images import SLACK, Cases, Weighted, ratio
 
 EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 to 4, counted in the label file
 
@@ -320,7 +321,7 @@ def partial_auroc_of(w: Weighted, specificity: float) -> Floats:
 # ------------------------------------------------------------------------------- weights of sets
 
 
-def balanced_weight(shifted: NDArray[np.bool_], weight: Floats | None = None) -> Floats:
+def balanced_weight(shifted: Bools, weight: Floats | None = None) -> Floats:
     """(..., N) weights that give both domains the same mass: shifted images count (mass in domain) / (mass shifted) fold.
 
     weight: (..., N) multiplicities to start from, such as those of bootstrap replicates; None: 1 each. A row in which one domain

@@ -15,12 +15,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals
 from retinabench.core.seeds import numpy_generator
 from retinabench.core.untrusted import shown
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import check_level, check_seed, percentile_interval
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.image_sets import SET_LABELS, SETS
@@ -51,7 +51,6 @@ from retinabench.predictions.table import Predictions
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = NDArray[np.float64]
 Model = Predictions | Sequence[Predictions]
 NO_INTERVALS = "the published protocol has no intervals"
 

@@ -36,13 +36,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.check import own_patients, refuse_alike
 from retinabench.predictions.columns import LABELLED
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
 BETS: Floats = np.asarray(0.5 ** np.arange(1, 9), np.float64)
 """Shares of the wealth that are staked; the best one against a share p of errors at goal a is (p - a) / (1 - a)."""
 
@@ -138,8 +138,8 @@ class Watched:
 
     image_id: NDArray[np.str_]
     patient: NDArray[np.str_]
-    label: NDArray[np.bool_]
-    labelled: NDArray[np.bool_]
+    label: Bools
+    labelled: Bools
     prob: Floats
     uncertainty: Floats
     grade: NDArray[np.int8]
@@ -262,7 +262,7 @@ class Visits:
         number[by_patient] = np.arange(len(patient)) - starts + 1
         return cls(of_image, day[first], number)
 
-    def sums(self, values: Floats | NDArray[np.bool_]) -> Floats:
+    def sums(self, values: Floats | Bools) -> Floats:
         """(T,) sums of (N,) values over the images of each visit."""
         return np.asarray(np.bincount(self.of_image, values, minlength=len(self.day)), np.float64)
 

@@ -38,9 +38,10 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import check_level, cluster_codes
 from retinabench.metrics.proportions import Interval, clustered_proportion
-from retinabench.metrics.weighted_images import Bools, Floats, Index
+from retinabench.metrics.weighted_images import Index
 from retinabench.predictions.columns import GRADES
 from retinabench.predictions.table import Predictions
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_bootstrap
 from retinabench.metrics.grade_sets import EVERY, SEVERE, Graded, GradeSets, Weighting, evaluated_sets
 from retinabench.metrics.intervals import (
@@ -42,7 +43,7 @@ from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.pseudo_patient import of_losses
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Weighted, ratio
+from retinabench.metrics.weighted_images import EPS, Cases, Weighted, ratio
 from retinabench.predictions.table import Predictions
 
 GRID = np.arange(20) / 20  # shares referred at which the curve is given

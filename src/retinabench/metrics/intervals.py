@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import MAX_UNDEFINED, cluster_codes, percentile_interval
 from retinabench.metrics.proportions import binary, clopper_pearson, clustered_proportion
-from retinabench.metrics.weighted_images import Floats, Weighted
+from retinabench.metrics.weighted_images import Weighted
 
 Bounds = tuple[float, float]
 Moments = tuple[float, float]  # mean and mean square of what a pseudo-patient adds to a loss
@@ -241,12 +242,7 @@ def auroc_difference(
 
 
 def _error(
-    y: NDArray[np.bool_],
-    placement: Floats,
-    cluster: ArrayLike | Sequence[Hashable] | None,
-    weight: Floats,
-    *,
-    difference: bool,
+    y: Bools, placement: Floats, cluster: ArrayLike | Sequence[Hashable] | None, weight: Floats, *, difference: bool
 ) -> AurocError:
     m, n = float(weight[y].sum()), float(weight[~y].sum())
     if m == 0 or n == 0:
@@ -273,7 +269,7 @@ def _error(
     return AurocError(auroc, error, difference, degrees, with_positive, with_negative)
 
 
-def _placements(y: NDArray[np.bool_], score: Floats, weight: Floats) -> Floats:
+def _placements(y: Bools, score: Floats, weight: Floats) -> Floats:
     """(N,) share of the other class's weight against which each image is ranked rightly, ties counted half."""
     out = np.empty(len(y))
     for side, sign in ((y, 1), (~y, -1)):

@@ -43,6 +43,7 @@ from retinabench.core.results import (
     vars_of,
 )
 from retinabench.metrics.actions import HINT, FrozenRule, read_rule
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.by_patient import patient_uncertainty, worst_images
 from retinabench.metrics.follow_up import (
     Visits,
@@ -67,10 +68,6 @@ from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 def cases_of(rule: FrozenRule, images: Watched) -> ReferralCases:
@@ -392,7 +389,7 @@ def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:
 
 
 def _evidence(
-    name: str, visits: Visits, path: Floats, needed: float, informative: NDArray[np.bool_], x: Floats | None = None
+    name: str, visits: Visits, path: Floats, needed: float, informative: Bools, x: Floats | None = None
 ) -> Evidence:
     """Reduce a path over T visits to days; an alarm between two visits of a day counts. `x` (T,) are the increments of the bets."""
     last = np.append(np.flatnonzero(np.diff(visits.day).astype(np.int64) > 0), len(path) - 1)

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from math import comb
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError
 
-Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
 

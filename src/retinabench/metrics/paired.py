@@ -32,6 +32,7 @@ from scipy.special import stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import Steps
 from retinabench.metrics.clinical.thresholds import FrozenThreshold
 from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, image_sets
@@ -64,7 +65,6 @@ from retinabench.predictions.table import Predictions
 LEVEL = 0.95
 SAME_ORDER = "no interval: both models rank the images in the same order"
 Subsets = Sequence[tuple[Hashable, ...]]
-Floats = NDArray[np.float64]
 Wanted = Sequence[str] | Mapping[str, Sequence[str]] | None
 """Names of scores, on every set or by set; None for those of `score`."""
 Entry = TypeVar("Entry", bound=Document)
@@ -347,7 +347,7 @@ def _with_seeds(error: float, degrees: float, a: Side, b: Side) -> tuple[float, 
     return math.sqrt(total), total**2 / sum(variance**2 / d for variance, d in parts if variance > 0)
 
 
-def places(better: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def places(better: Bools) -> list[tuple[int, int]]:
     """Return the best and the worst place of each of M models, where `better[a, b]` (M, M) says that a is better than b, resolved."""
     ahead, behind = better.sum(axis=0).tolist(), better.sum(axis=1).tolist()
     return [(a + 1, len(better) - b) for a, b in zip(ahead, behind, strict=True)]

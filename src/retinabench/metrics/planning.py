@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import BLUE, Document, JsonObject, Row, Tabular, axes_or_new
 from retinabench.metrics import sample_sizes
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import check_level
 from retinabench.metrics.clinical.screening_table import two_by_two
 from retinabench.metrics.clinical.thresholds import DEFAULT, DecisionThreshold, FrozenThreshold
@@ -31,9 +31,6 @@ from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.decision_curve import SEVERE
 from retinabench.metrics.clinical.groups import group_members
@@ -36,8 +37,6 @@ SHOWN = ("sensitivity", "specificity", "ppv", "npv", "referred", "missed", "miss
 """Shares of an outcome, see `clinical.screening_table`."""
 
 MOST_CELLS = 2_000_000  # Policies times images that are computed at once: memory stays small for any number of images.
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 Ends = tuple[Floats, Floats, Floats]  # K shares and the ends of their intervals
 
 

@@ -23,6 +23,7 @@ from scipy import special
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 
 
@@ -38,8 +39,6 @@ class Interval(Document):
 def finite_or_none(value: float | None) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
-
-Floats = NDArray[np.float64]
 
 PRIOR_PATIENTS = (
     2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient
@@ -145,7 +144,7 @@ def _sums_of_one(y: Floats, w: Floats, codes: NDArray[np.intp], level: float, va
     return proportion_sums(y[order][None], w[order], patient_starts(codes[order]), level, variance)
 
 
-def binary(values: ArrayLike, name: str) -> NDArray[np.bool_]:
+def binary(values: ArrayLike, name: str) -> Bools:
     """(N,) bool of zeros and ones; anything else raises `InputError`."""
     array = np.asarray(values)
     if array.ndim != 1 or not np.isin(array, (0, 1)).all():

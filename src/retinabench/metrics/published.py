@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import Roc
 from retinabench.metrics.referral_curves import Curve
 from retinabench.metrics.registry import ScoreValue
 from retinabench.metrics.score_results import REFERRED, SetScores
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 BUCKETS = 100
 METRICS = ("accuracy", "nll", "auroc", "auprc")
@@ -254,7 +254,7 @@ def _set(part: Predictions, values: Floats, more: Mapping[str, float | None] | N
     return _results(part, scores, curves, more or {})
 
 
-def _balanced(joint: Predictions, values: Floats, far: NDArray[np.bool_], seed: int) -> SetScores:
+def _balanced(joint: Predictions, values: Floats, far: Bools, seed: int) -> SetScores:
     """Accuracy and NLL over the duplicated rows; AUROC and AUPRC over the joint set as it is, a fault of the original."""
     rows = balanced_rows(far, seed)
     y, p = joint.label, joint.prob

@@ -19,6 +19,7 @@ import numpy as np
 
 from retinabench.core.registry import Registry
 from retinabench.metrics import calibration, classification, pseudo_patient, referral_curves, selective
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.intervals import (
     WHOLE,
     Closed,
@@ -31,7 +32,7 @@ from retinabench.metrics.intervals import (
     Scaled,
 )
 from retinabench.metrics.proportions import Interval
-from retinabench.metrics.weighted_images import Floats, Weighted
+from retinabench.metrics.weighted_images import Weighted
 
 Direction = Literal["higher", "lower", ""]
 Needs = Literal["", "classes", "retained", "positives", "negatives", "errors", "domains"]

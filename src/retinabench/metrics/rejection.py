@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from retinabench.core.results import Document
 from retinabench.metrics import selective
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.intervals import holm
 from retinabench.metrics.over_seeds import Aggregate, aggregate
 from retinabench.metrics.paired import Methods, PairTest, paired_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.metrics.weighted_images import Cases, Floats, Weighted
+from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
 

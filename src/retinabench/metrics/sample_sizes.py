@@ -27,12 +27,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import expit, logit, owens_t
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.intervals import auroc_interval
 from retinabench.metrics.proportions import binary, clopper_pearson
@@ -160,7 +161,7 @@ def images_for_power(expected: float, above: float, power: float = 0.8, level: f
     return int(short[-1]) + 2 if len(short) else 1
 
 
-def exact_power(images: ArrayLike, expected: float, above: float, level: float = 0.95) -> NDArray[np.float64]:
+def exact_power(images: ArrayLike, expected: float, above: float, level: float = 0.95) -> Floats:
     """Return the power of the exact one-sided binomial test of "proportion <= above"; `images` (K,) -> (K,)."""
     n = np.asarray(images)
     most_without = stats.binom.isf((1 - level) / 2, n, above)  # P(more successes | above) <= (1 - level) / 2
@@ -219,7 +220,6 @@ def placement_variances(auroc: float) -> tuple[float, float]:
     return (binormal + 1 - 4 * (1 - auroc) / 3 - auroc**2) / 2, binormal
 
 
-Floats = NDArray[np.float64]
 Z = float(stats.norm.ppf(0.975))
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import Steps, check_level, check_seed, one_blas_thread
 from retinabench.metrics.calibration import set_calibration
 from retinabench.metrics.clinical.groups import named_groups
@@ -30,7 +31,7 @@ from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
 from retinabench.metrics.replicates import replicates_of
 from retinabench.metrics.score_results import REFERRED, RetainedImages, Scores, SetScores
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.metrics.weighted_images import EPS, MANY, Cases, Floats, Weighted
+from retinabench.metrics.weighted_images import EPS, MANY, Cases, Weighted
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions
 

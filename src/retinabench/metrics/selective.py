@@ -24,8 +24,9 @@ import numpy as np
 from scipy.special import ndtri, xlogy
 
 from retinabench.core.seeds import numpy_generator
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import ordered_share
-from retinabench.metrics.weighted_images import Floats, Weighted, ratio
+from retinabench.metrics.weighted_images import Weighted, ratio
 
 RC_GRID: Floats = np.asarray(np.arange(10) * 0.1, np.float64)  # removed fractions; nothing is left at 1
 SAME = 1e-12  # accuracies that differ by less differ by rounding

@@ -26,14 +26,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import xlog1py, xlogy
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.weighted_images import EPS
 from retinabench.predictions.table import Predictions
-
-Floats = NDArray[np.float64]
 
 
 def binary_entropy(p: ArrayLike) -> Floats:

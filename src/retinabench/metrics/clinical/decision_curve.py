@@ -11,16 +11,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.screening_table import referral_shares, share_interval
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
 
 
@@ -87,9 +86,9 @@ def _at_least(prob: Floats, case: Floats, thresholds: Floats) -> Floats:
 
 def _with_intervals(
     curve: DecisionCurve,
-    y: NDArray[np.bool_],
+    y: Bools,
     p: Floats,
-    sent: NDArray[np.bool_],
+    sent: Bools,
     reader: tuple[float, float],
     cost: float,
     cluster: ArrayLike | Sequence[Hashable],
@@ -149,7 +148,7 @@ class Missed(Document):
         return sum(one.grade is not None and one.grade >= SEVERE for one in self.images)
 
 
-def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertainty: NDArray[np.float64]) -> Missed:
+def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertainty: Floats) -> Missed:
     y = part.label == 1
     patient = part.patients
     codes, _ = cluster_codes(patient)
@@ -227,7 +226,7 @@ class Workload(Document):
         return self.images_per_expert_hour / self.images_per_patient
 
 
-def workload(part: Predictions, referred: NDArray[np.bool_], images_per_hour: float, weight: Floats) -> Workload:
+def workload(part: Predictions, referred: Bools, images_per_hour: float, weight: Floats) -> Workload:
     """Return the work that a referral means; a patient counts for the mean of the patient's images; `referred`, `weight` (N,)."""
     codes, patients = cluster_codes(part.patients)
     any_image = np.bincount(codes, referred, patients) > 0

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document, JsonObject, json_content, number_text
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.between_groups import Between, between_groups
 from retinabench.metrics.clinical.readers import PREFIX
@@ -27,7 +28,6 @@ from retinabench.metrics.intervals import HALF, auroc_error, loss_interval
 from retinabench.metrics.proportions import Interval, clustered_proportion, difference_of
 from retinabench.predictions.table import Predictions
 
-Bools = NDArray[np.bool_]
 MOST_GROUPS = 20  # A text column with more values than this is no subgroup.
 AGES = (40.0, 50.0, 60.0, 70.0)
 QUARTILES_ABOVE = 8  # A numeric column with more values than this is cut at its quartiles.
@@ -100,7 +100,7 @@ def _groups(name: str, values: NDArray[Any], *, named: bool) -> tuple[dict[str, 
     return {str(level): text == level for level in levels}, "", ""
 
 
-def _numeric_groups(name: str, values: NDArray[np.float64]) -> tuple[dict[str, Bools] | None, str, str]:
+def _numeric_groups(name: str, values: Floats) -> tuple[dict[str, Bools] | None, str, str]:
     known = values[np.isfinite(values)]
     levels = np.unique(known)
     missing = {UNKNOWN: ~np.isfinite(values)} if len(known) < len(values) else {}
@@ -123,7 +123,7 @@ def _numeric_groups(name: str, values: NDArray[np.float64]) -> tuple[dict[str, B
     return {label: chosen for label, chosen in rows.items() if chosen.any()} | missing, "", cut
 
 
-def _end_texts(edges: NDArray[np.float64]) -> list[str]:
+def _end_texts(edges: Floats) -> list[str]:
     """Return the ends of bins with six digits, or as many as tell them apart and from the next whole number."""
     whole = int(np.log10(np.abs(edges).max() + 1)) + 2
     for digits in range(min(max(6, whole), 17), 18):
@@ -295,7 +295,7 @@ def _group(
     )
 
 
-def mean_residual(label: Bools, prob: NDArray[np.float64], codes: NDArray[np.intp], level: float = 0.95) -> Interval:
+def mean_residual(label: Bools, prob: Floats, codes: NDArray[np.intp], level: float = 0.95) -> Interval:
     """Return the mean of label - prob: observed minus predicted disease, with its clustered interval; `label`, `prob`, `codes` (N,).
 
     It is the mean of what disease exceeds its prediction, y (1 - p), less that of what predictions exceed in healthy images, (1 - y) p. Both are rare and

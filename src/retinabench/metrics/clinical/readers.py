@@ -24,11 +24,10 @@ from scipy.special import stdtr, stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 PREFIX = "reader_"  # of the columns that hold the calls of a reader
 
 

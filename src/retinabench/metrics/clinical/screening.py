@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.results import Document, JsonObject, json_content, number_text, vars_of
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
 from retinabench.metrics.classification import false_alarm_price
@@ -59,9 +60,7 @@ class Ungradable(Document):
     as_referred: Mapping[str, Interval]
 
 
-def ungradable_images(
-    label: NDArray[np.bool_], positive: NDArray[np.bool_], gradable: NDArray[np.bool_], cluster: ArrayLike
-) -> Ungradable:
+def ungradable_images(label: Bools, positive: Bools, gradable: Bools, cluster: ArrayLike) -> Ungradable:
     """Return what ungradable images do to the rates, where they are left out and where they count as called referable.
 
     References:
@@ -85,9 +84,7 @@ def ungradable_images(
     )
 
 
-Floats = NDArray[np.float64]
 Intervals = Mapping[str, Mapping[str, Interval]]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
 from retinabench.core.untrusted import shown
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import cluster_bootstrap
 from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of
 from retinabench.metrics.classification import (
@@ -49,8 +49,6 @@ from retinabench.predictions.values import GRADABLE, gradable_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-Floats = NDArray[np.float64]
 
 Kind = Literal[
     "one class",

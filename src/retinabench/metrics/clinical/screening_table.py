@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.proportions import (
     Interval,
@@ -38,8 +39,6 @@ from retinabench.metrics.proportions import (
     shares_with_ends,
 )
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Shares = dict[str, tuple[NDArray[Any], NDArray[Any]]]  # Name of a rate -> (success, among).
 RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate")
 PROPORTIONS = ("sensitivity", "specificity", "ppv", "npv", "accuracy", "prevalence", "positive_rate")
@@ -85,9 +84,7 @@ def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
     return TwoByTwo(tp, fp, fn, len(y) - tp - fp - fn)
 
 
-def reading_calls(
-    label: NDArray[np.bool_], positive: NDArray[np.bool_], referred: NDArray[np.bool_], reader: tuple[float, float]
-) -> dict[str, Floats]:
+def reading_calls(label: Bools, positive: Bools, referred: Bools, reader: tuple[float, float]) -> dict[str, Floats]:
     """Return the probability with which each image is called positive in the end, under each reading of "referred".
 
     Shapes: `label` (N,); `positive` and `referred` (N,) or (K, N), as what is returned.

@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject, number_text, vars_of
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.screening_table import rate_shares
 from retinabench.metrics.proportions import binary, clustered_proportion, finite_or_none
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
-
-Floats = NDArray[np.float64]
 
 
 def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats, Floats]:
@@ -289,7 +288,7 @@ class ReferralRule:
             return "some"
         return "none" if self.threshold > 0 else "all"
 
-    def refers(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def refers(self, values: Floats) -> Bools:
         return np.asarray(values > self.threshold)
 
     def to_dict(self) -> JsonObject:

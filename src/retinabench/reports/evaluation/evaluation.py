@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import selective
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.image_sets import SET_LABELS
@@ -39,7 +40,6 @@ from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.figures import OTHERS, Mark, mark
 from retinabench.reports.toolkit.number_format import Place, Quantity
 
-Floats = NDArray[np.float64]
 SETS = ("in_domain", "shifted", "joint")  # The sets that the report shows; labels are in `metrics.sets`.
 METRICS = ("accuracy", "auroc", "nll")
 GRID = np.linspace(0, 1, 101)
@@ -53,7 +53,7 @@ class SetPredictions:
     """One predictions file on one set; arrays of N images in the order of the file."""
 
     image_id: NDArray[np.str_]
-    label: NDArray[np.bool_]
+    label: Bools
     prob: Floats
     uncertainty: Floats
     uncertainty_name: str
@@ -94,11 +94,11 @@ class SetPredictions:
         return Cases(self.label, self.prob, loss, threshold=self.threshold)
 
     @cached_property
-    def called(self) -> NDArray[np.bool_]:
+    def called(self) -> Bools:
         return is_positive(self.prob, self.threshold)
 
     @cached_property
-    def correct(self) -> NDArray[np.bool_]:
+    def correct(self) -> Bools:
         return np.asarray(self.called == self.label)
 
     @cached_property

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.thresholds import GOALS
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
@@ -25,7 +25,6 @@ from retinabench.reports.toolkit.figures import (
     MUTED,
     TEXT,
     WIDTH,
-    Floats,
     Line,
     Panel,
     canvas,
@@ -135,7 +134,7 @@ def _draw_controls(axes: Axes, controls: Sequence[Control], limits: tuple[float,
         axes.text(1.015, lowest, label, transform=axes.transAxes, fontsize=TEXT, color=MUTED, va="center")
 
 
-def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edges: Floats) -> None:
+def _draw_histogram(axes: Axes, values: Floats, correct: Bools, edges: Floats) -> None:
     right, _ = np.histogram(values[correct], edges)
     wrong, _ = np.histogram(values[~correct], edges)
     axes.stairs(right / max(right.max(), 1), edges, color=GOOD, fill=True, alpha=0.8, linewidth=0)
@@ -150,7 +149,7 @@ def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edge
         axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=TEXT, color=color, va="center")
 
 
-def predicted_by_bin(case: SetPredictions) -> tuple[Floats, NDArray[np.bool_]]:
+def predicted_by_bin(case: SetPredictions) -> tuple[Floats, Bools]:
     total = np.bincount(case.bins, minlength=BINS)
     filled = total > 0
     return np.bincount(case.bins, case.prob, BINS)[filled] / total[filled], filled

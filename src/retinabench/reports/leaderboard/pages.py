@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from retinabench.core.results import IntervalRow, draw_intervals
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
@@ -38,7 +38,6 @@ from retinabench.reports.toolkit.figures import (
 from retinabench.reports.toolkit.pages import Fact, render
 from retinabench.reports.toolkit.tables import cell_html
 
-Floats = NDArray[np.float64]
 HEIGHT, BINS = 300, 8
 Curves = Mapping[str, tuple[Floats, Floats]]
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import Advance, Progress
@@ -33,7 +32,6 @@ from retinabench.reports.papers.measurements import (
     measure,
 )
 
-Floats = NDArray[np.float64]
 COLUMNS = ("file", "method", "task", "dataset", "criterion", "blur", "seed", "members")
 _INTEGERS = ("blur", "seed", "members")
 _PARALLEL_FROM = 400_000  # images in all files below which starting processes takes longer than measuring

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.clinical.thresholds import GOALS
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.uncertainty import binary_entropy
@@ -47,7 +48,6 @@ from retinabench.reports.toolkit.figures import (
 )
 from retinabench.reports.toolkit.pages import capitalise
 
-Floats = NDArray[np.float64]
 AT_REFERRAL, CLASS_SHOWN = "accuracy_at_20", 4
 PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the 6 x 4 inches of the released plots, scaled; in points
 

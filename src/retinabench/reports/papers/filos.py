@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgb
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.over_seeds import aggregate
 from retinabench.metrics.uncertainty import binary_entropy
@@ -39,7 +39,6 @@ def with_printed(rows: list[Row], files: list[str], set_name: str) -> list[Row]:
     return found
 
 
-Floats = NDArray[np.float64]
 BENCHMARKS = {"in_domain": "diabetic_retinopathy_diagnosis", "shifted": "aptos2019"}
 METRICS = {"accuracy": "accuracy", "auc": "auroc"}
 RETAINED = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics import published
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import grade_weight, roc_curve, sensitivity_on_chords
 from retinabench.metrics.comparison import RankedModel, ScoreRanking
 from retinabench.metrics.image_sets import image_sets
@@ -63,7 +64,6 @@ def criterion_title(criterion: str) -> str:
     return CRITERION_TITLES.get(criterion, f"tuned on {criterion}")
 
 
-Floats = NDArray[np.float64]
 Key = tuple[str, str]  # Set and score.
 RATES = {"corrected": np.linspace(0, 1, 201), "published": np.arange(0, 1.02, 0.02)}
 RETAINED = (0.6, 0.9)  # of the ROC curves after referral, Figure 6 of the 2019 paper

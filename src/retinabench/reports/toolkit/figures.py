@@ -27,10 +27,10 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import NDArray
 
 from retinabench.core.files import write_bytes
 from retinabench.core.untrusted import visible
+from retinabench.metrics.arrays import Floats
 
 INK, MUTED, FAINT, PAPER = "#1d1d1b", "#6a6a66", "#dcdbd5", "#fffffe"
 GOOD, BAD, PASS = "#2c6fae", "#c8452d", "#4f7f52"
@@ -111,7 +111,6 @@ class Panel:
         return cls(heading, to_svg(figure, name, title=heading, description=description))
 
 
-Floats = NDArray[np.float64]
 PHONE = 350  # Width in CSS pixels of the content of a page on a phone.
 WIDTH = 360  # Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size.
 TEXT = 13  # Size of the text of a page's figures in CSS pixels at their own width.
