@@ -105,7 +105,6 @@ class ActionList:
 
 
 def listed(images: Predictions, uncertainty: Floats, call: Names, read: Bools | None) -> ActionList:
-    """Return the list, the most uncertain image first."""
     order = np.lexsort((images.image_id, -uncertainty))
     return ActionList(images.take(order), uncertainty[order], call[order], None if read is None else read[order])
 
@@ -233,7 +232,6 @@ def apply(predictions: Predictions, certificate: FrozenRule | str | Path) -> Act
 
 
 def refuse_refuted(rule: FrozenRule, file: str | Path | None) -> None:
-    """Refuse a certificate that the labels of a test set refute."""
     if rule.broken:
         problem = f"may not be applied: the labels of {' and '.join(rule.broken)} refute it"
         raise InputError(problem, file=file, hint="Choose a new threshold on recent patients.")

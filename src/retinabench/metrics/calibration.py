@@ -65,12 +65,10 @@ class Bins:
         return np.where(self.weight > 0, self.observed - self.forecast, 0.0)
 
     def expected_error(self) -> float:
-        """ECE: sum of share x |gap|."""
         return float(self.share @ np.abs(self.gap))
 
 
 def judged(cases: Cases, of: Of) -> tuple[Floats, Floats]:
-    """Forecasts (N,) and what happened, 0 or 1."""
     if of == "top_label":
         return np.where(cases.called, cases.prob, 1 - cases.prob), (~cases.error).astype(np.float64)
     return cases.prob, cases.label.astype(np.float64)
@@ -389,7 +387,6 @@ def calibration_line_of(w: Weighted) -> CalibrationLine:
 
 
 def _logits(w: Weighted) -> tuple[Floats, Floats]:
-    """(N,) logits, and (N, 1) ones."""
     x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
     return x, np.ones((len(x), 1))
 

@@ -272,7 +272,6 @@ def _check_margin(margin: float, scores: Sequence[str] | None, *, has_intervals:
 
 
 def _differences(pairs: Sequence[Methods], level: float, margin: float | None) -> dict[str, Difference]:
-    """The differences of one set by score, with p-values corrected over them."""
     tests = [pair.test(0, 1, level) for pair in pairs]
     p = [test.p for test in tests]
     draws = np.stack([pair.sides[0].draws - pair.sides[1].draws for pair in pairs], axis=-1)
@@ -388,7 +387,6 @@ class ScoreRanking(Document):
         raise KeyError((a, b))
 
     def better(self) -> set[tuple[str, str]]:
-        """Return the pairs (better, worse) whose difference is resolved at 5 %."""
         resolved = [one for one in self.pairs if one.p_holm < 1 - LEVEL and self.direction]
         return {
             (one.a, one.b) if (one.difference > 0) == (self.direction == "higher") else (one.b, one.a)
@@ -396,7 +394,6 @@ class ScoreRanking(Document):
         }
 
     def order(self) -> list[str]:
-        """Return the models, the best value first, those without a value last."""
         sign = -1 if self.direction == "higher" else 1
         values = {name: sign * model.value for name, model in self.models.items()}
         return sorted(

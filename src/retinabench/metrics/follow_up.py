@@ -48,7 +48,6 @@ BETS: Floats = np.asarray(0.5 ** np.arange(1, 9), np.float64)
 
 
 def log_wealth(increments: ArrayLike) -> Floats:
-    """Return the logarithm of the wealth after each increment. Shapes: `increments` (T,)."""
     x = np.asarray(increments, np.float64)
     if x.size and not x.min() >= -1 - 1e-12:
         raise InputError(f"an increment is {x.min()}, below -1")

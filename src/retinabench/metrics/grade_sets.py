@@ -76,7 +76,6 @@ class Graded(NamedTuple):
 
     @property
     def per_patient(self) -> Floats:
-        """(N,) 1 / images of the patient."""
         return np.asarray(1 / np.bincount(self.patient)[self.patient])
 
 

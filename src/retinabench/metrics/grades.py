@@ -82,7 +82,6 @@ def _mean_loss_of(w: Weighted, name: str) -> Floats:
 
 
 def quadratic_kappa_of(w: Weighted) -> Floats:
-    """Return Cohen's kappa with quadratic weights; NaN where all images have, and are called, one grade."""
     return 1 - ratio(w.sum((_cases(w).grade - _cases(w).called_grade) ** 2), _expected(w, 2))
 
 

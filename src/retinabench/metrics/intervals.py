@@ -81,7 +81,6 @@ def scaled_interval(
 
 
 def replicate_error(draws: ArrayLike) -> float:
-    """Return the std of the replicates of one score; NaN if over 5 % of them are undefined. Shapes: `draws` (R,)."""
     values = np.asarray(draws, np.float64)
     known = values[np.isfinite(values)]
     if len(known) < 2 or len(known) < (1 - MAX_UNDEFINED) * len(values):
@@ -483,7 +482,6 @@ def patients_of(w: Weighted, of: Of = "patients") -> int:
 
 
 def _surely_mistaken(w: Weighted) -> int:
-    """Number of patients with a wrong prediction in the surer half of the images; a block of ties counts where it lies in it wholly."""
     blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
     sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
     wrong = w.weight * w.cases.error
@@ -497,7 +495,6 @@ def _patients(mass: Floats, w: Weighted) -> int:
 
 
 def _checked(low: float, high: float, draws: Floats) -> Ends:
-    """The ends of a resampled interval, or why there are none."""
     if high > low:
         return Ends(low, high)
     return Ends(why=UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE)

@@ -197,7 +197,6 @@ class Monitoring(Tabular):
 
     @property
     def failing(self) -> tuple[Evidence, ...]:
-        """The groups for which a goal is shown to be missed, the earliest first."""
         return tuple(sorted((one for one in self.groups if one.alarm is not None), key=lambda one: str(one.alarm)))
 
     @property
@@ -215,7 +214,6 @@ class Monitoring(Tabular):
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """The goals that lie outside the interval of their latest value, on the wrong side."""
         goals = {str(goal): goal for goal in self.certified.goals}
         return tuple(
             name for name, (_, one) in self.latest.items()
@@ -224,7 +222,6 @@ class Monitoring(Tabular):
 
     @property
     def last_label(self) -> str:
-        """The beginning of the latest window with labels, "" without one."""
         return max((one.start for one in self.windows if one.labelled), default="")
 
     def records(self) -> list[Row]:
@@ -438,7 +435,6 @@ def drift_evidence(images: Watched, visits: Visits, reference: Mapping[str, Floa
 def _windows(
     images: Watched, counted: Watched, certified: FrozenRule, judged: Sequence[tuple[Goal, Bools, Bools]]
 ) -> tuple[str, tuple[Window, ...]]:
-    """What each window of time shows; `counted` are the rows of the goals: images, or visits."""
     (start, number, unit), of = windows(images.day), windows(counted.day)[1]
     sensitivity = SENSITIVITY, *goal_sums(certified, SENSITIVITY, counted)
     referred = read_by_expert(certified, images)

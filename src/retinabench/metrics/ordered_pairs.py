@@ -44,7 +44,6 @@ class Step(NamedTuple):
     high: Index
 
     def add_to(self, met: Floats, weight: NDArray[Any], factor: float = 1.0) -> None:
-        """Add to what each image has met (N, ...) the weights (N, ...) that the targets meet, `factor` times."""
         sums = np.zeros((len(self.source) + 1, *weight.shape[1:]), weight.dtype)
         np.cumsum(np.take(weight, self.source, axis=0), axis=0, dtype=weight.dtype, out=sums[1:])
         gain = np.take(sums, self.high, axis=0)
@@ -234,7 +233,6 @@ def near_pairs(label: Bools, prob: Floats) -> Iterator[tuple[slice, Index, Index
 
 
 def ones_at(row: Index, column: Index, n: int) -> sparse.csr_array:
-    """Return a matrix (n, n) with 1 at K rows and columns."""
     return sparse.csr_array((np.ones(len(row)), (row.astype(np.int32), column.astype(np.int32))), shape=(n, n))
 
 

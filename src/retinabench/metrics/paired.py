@@ -147,7 +147,6 @@ def _refuse_copies(runs: Sequence[Predictions]) -> None:
 
 
 def have_same_images(models: Sequence[Predictions]) -> bool:
-    """Tell whether models that share a domain have the same test images there, in any order."""
     if len(models) < 2:  # ids of millions of images take long to sort
         return True
     for domain in DOMAINS:
@@ -336,7 +335,6 @@ def mean_difference(a: Side, b: Side, degrees: float, level: float = LEVEL) -> P
 
 
 def _with_seeds(error: float, degrees: float, a: Side, b: Side) -> tuple[float, float]:
-    """Return the standard error with the variance over seeds added, and its degrees of freedom."""
     parts = [(error**2, degrees)]
     if a.effects and a.effects.keys() == b.effects.keys():
         shared = [a.effects[seed] - b.effects[seed] for seed in a.effects]
@@ -458,7 +456,6 @@ def _in_rows(w: Weighted, *columns: NDArray[np.generic]) -> list[Floats]:
 
 
 def _explained(found: PairTest, draws: Floats) -> PairTest:
-    """Return the test with the reason where its interval has no width."""
     if found.high > found.low:
         return found
     why = UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE

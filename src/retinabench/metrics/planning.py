@@ -86,7 +86,6 @@ _RATES = ("prevalence", "sensitivity", "specificity", "auroc")
 def stated_assumptions(
     stated: Stated, pilot: Predictions | None = None, threshold: DecisionThreshold | float | str = DEFAULT
 ) -> Assumptions:
-    """Return assumptions: what is stated, then what a pilot says, then the defaults."""
     if pilot is not None:
         assumed = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), stated)
     elif stated.prevalence is not None:

@@ -111,7 +111,6 @@ def _thresholds(frozen: FrozenThreshold) -> tuple[list[FrozenThreshold], int]:
 
 
 def _rules(predictions: Predictions, stated: Screened, cut: float) -> list[ReferralRule]:
-    """Return the rules from few images to many, with the frozen one in place of its equal."""
     frozen = stated.referral
     rates = [rate for rate in RATES if rate != (0.0 if frozen.extent == "none" else frozen.rate)]
     others = referral_rules(predictions, frozen.uncertainty, cut, rates)

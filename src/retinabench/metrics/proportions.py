@@ -345,7 +345,6 @@ def share_of_two(a: Interval, b: Interval, weight_a: float, weight_b: float) -> 
     value = up / (up + down) if up + down > 0 else np.nan
 
     def end(distance_a: float, distance_b: float, sign: int) -> float:
-        """The lower (sign -1) or upper end."""
         below, above = up**2 - (weight_a * distance_a) ** 2, down**2 - (weight_b * distance_b) ** 2
         if (above if sign > 0 else below) <= 0:
             return float(sign > 0)

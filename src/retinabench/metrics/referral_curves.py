@@ -151,7 +151,6 @@ def value_at(w: Weighted, metric: str, referred: float) -> Floats:
 
 
 def ranks_classes(metric: str) -> bool:
-    """Whether the metric compares the two classes and needs enough of both."""
     return metric in ("auroc", "auprc")
 
 
@@ -238,7 +237,6 @@ def _ordered_pairs(w: Weighted) -> Floats:
 
 
 def _mean(value: Floats, enters: Bools) -> Floats:
-    """(...,) mean of the values (..., K) that enter, NaN where none does."""
     number = np.count_nonzero(np.atleast_2d(enters), axis=1)
     some = number > 0
     mean = np.full(len(number), np.nan)

@@ -69,7 +69,6 @@ class Clusters:
 
     @property
     def effect(self) -> float:
-        """The design effect of a mean over all images of a patient."""
         return self._effect(1.0)
 
     def _effect(self, shared: float) -> float:

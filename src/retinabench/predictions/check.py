@@ -27,7 +27,6 @@ _FLOAT_OF_WHOLE = re.compile(r"([0-9]+)\.0+").fullmatch
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a cell of an object array holds no value: None, NaN, NaT or NA."""
     return value is None or str(value) == "<NA>" or bool(value != value)
 
 
@@ -189,7 +188,6 @@ def code_points(text: Text) -> Iterator[tuple[int, NDArray[np.uint32]]]:
 
 
 def first_row_with(text: Text, characters: str) -> int | None:
-    """Return the first row that holds one of some characters, or None."""
     wanted = [ord(character) for character in characters]
     for start, points in code_points(text):
         found = points == wanted[0]
@@ -305,7 +303,6 @@ class Check:
         return array
 
     def text(self, column: str, values: ArrayLike, *, missing: bool = False) -> NDArray[np.str_]:
-        """Return values as (N,) text, no cell broken over lines."""
         array = self.array(column, values)
         if array.ndim != 1:
             raise self.fail(column, None, f"has shape {array.shape}, needed is (N,)")
@@ -361,7 +358,6 @@ class Check:
             raise self.fail(column, second, f"repeats '{values[first][:60]}' of row {first + 1}", hint)
 
     def finite(self, column: str, values: NDArray[Any], dimensions: tuple[int, ...] = (1,)) -> NDArray[np.float64]:
-        """Return values as finite float64 numbers."""
         if values.ndim not in dimensions:
             raise self.fail(column, None, f"has shape {values.shape}", SHAPES[dimensions])
         if values.dtype.kind not in "biufOUS":

@@ -57,7 +57,6 @@ def uncertainty_name(name: str) -> str | None:
 
 
 def is_known(name: str) -> bool:
-    """Tell whether a column is one of `Predictions`, not a further one."""
     return (
         name in KNOWN
         or uncertainty_name(name) is not None
@@ -134,7 +133,6 @@ def check_width(rows: int, longest: int, name: str, path: str | Path | None) -> 
 
 
 def read_metadata(path: Path, text: bytes) -> JsonObject:
-    """The file metadata as a dictionary; `InputError` for another schema or for no JSON object."""
     try:
         content = json_object(text)
     except ValueError:
@@ -209,7 +207,6 @@ class Layout:
     notes: tuple[str, ...] = ()  # what else a reader must know
 
     def without(self, known: str) -> Layout:
-        """Return the layout where a column that was recognised is a further one after all."""
         original = {name: own for name, own in self.original.items() if name != known}
         return replace(self, original=original, usual=self.usual - {known})
 
@@ -272,7 +269,6 @@ def squash(name: str) -> str:
 
 
 def is_usual(name: str) -> bool:
-    """Tell whether a name is that of a column of `Predictions`, here or in other tools."""
     return is_known(name) or squash(name) in _USUAL_NAMES
 
 
@@ -306,7 +302,6 @@ def _as_usual(
 
 
 def _refuse_case_twins(names: Sequence[str], file: str | None) -> None:
-    """Refuse `Label` beside `label`."""
     for known in USUAL:
         twins = [name for name in names if squash(name) == squash(known)]
         if known in twins and len(set(twins)) > 1:
@@ -425,7 +420,6 @@ def _checked(check: Check, name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def from_arrow(column: pa.Array, *, untyped: bool = False) -> NDArray[Any]:
-    """Return an Arrow column as (N,) text or float64 numbers."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         if pa.types.is_string(kind.value_type):
@@ -508,7 +502,6 @@ def _spelled(words: pa.DictionaryArray, levels: NDArray[Any], missing: float | s
 def keep_further(
     columns: Mapping[str, pa.Array | NDArray[Any]], n: int, *, untyped: bool = False
 ) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Return the further columns of a file that can be kept, and notes on the others."""
     kept: dict[str, NDArray[Any]] = {}
     left: dict[str, str] = {}
     size = 0

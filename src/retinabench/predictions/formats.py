@@ -95,7 +95,6 @@ def read_columns(file: pa.parquet.ParquetFile, path: Path, names: Sequence[str] 
 
 
 def read_table(path: Path, names: Sequence[str] | None = None) -> pa.Table:
-    """Read columns of a Parquet file with its text unfolded, within the limits of this module."""
     return unfold_all(read_columns(open_parquet(path), path, names), path)
 
 
@@ -184,7 +183,6 @@ def to_table(predictions: Predictions) -> pa.Table:
 
 
 def parquet_bytes(predictions: Predictions) -> bytes:
-    """A Parquet file with the metadata and a checksum of everything in its footer."""
     table, text = to_table(predictions), metadata_json(predictions.metadata, predictions.samples).encode()
     table = table.replace_schema_metadata({METADATA_KEY: text, CHECKSUM_KEY: _checksum(table, text)})
     sink = io.BytesIO()

@@ -207,7 +207,6 @@ class Constructors:
     def _of(
         cls, probs: Any, image_id: ArrayLike | None, label: ArrayLike | None, lowest: int, columns: dict[str, Any]
     ) -> Self:
-        """Name the images and derive the label where these are missing."""
         check, notes = Check(columns.get("source")), list(columns.pop("notes", ()))
         if image_id is None:
             image_id, note = named_by_row(len(probs))

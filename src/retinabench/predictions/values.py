@@ -90,7 +90,6 @@ def checked_folds(check: Check, values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def check_agreement(check: Check, label: NDArray[np.int8], grade: NDArray[np.int8], lowest: int) -> None:
-    """Refuse a label (N,) that contradicts the grade (N,)."""
     graded = grade != UNKNOWN_GRADE
     wrong = np.flatnonzero(graded & (label != (grade >= lowest)))
     if not wrong.size:
@@ -154,7 +153,6 @@ def refuse_classes(check: Check, probs: NDArray[np.float64]) -> None:
 
 
 def _hint_on_range(probs: NDArray[np.float64]) -> str:
-    """What values outside [0, 1] may be, where all of them agree with it."""
     low, high = float(probs.min()), float(probs.max())
     whole = bool((probs == np.round(probs)).all())
     if low > -1e-5 and high < 1 + 1e-5:
@@ -250,7 +248,6 @@ def gradable_rows(check: Check, values: NDArray[Any] | None, n: int) -> NDArray[
 def fill_ungradable(
     check: Check, known: dict[str, NDArray[Any]], values: NDArray[Any] | None, *, classes: bool = False
 ) -> None:
-    """Fill the missing probabilities and uncertainties of images that cannot be graded."""
     good = gradable_rows(check, values, len(known["probs"]))
     unanswered = 1 / known["probs"].shape[-1] if classes else UNANSWERED
     named = ((name, 0.0) for name in known if name == "uncertainty" or uncertainty_name(name))
@@ -537,7 +534,6 @@ def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -
 
 
 def unfolded(column: pa.ChunkedArray, name: str, source: str | Path | None) -> pa.ChunkedArray:
-    """Return a dictionary column as the text or numbers that it stands for, any other as it is."""
     if not pa.types.is_dictionary(column.type):
         return column
     kind = column.type.value_type
@@ -556,7 +552,6 @@ def _longest(words: pa.Array) -> int:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a type is text in any of Arrow's forms: pandas and polars write the large one."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 

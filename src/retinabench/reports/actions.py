@@ -155,7 +155,6 @@ def judged(
 
 
 def headline(found: Applied) -> list[str]:
-    """Return the first line: whether the certificate still speaks of these patients, and what becomes of them."""
     hospital, expert, nothing = found.count("patients").values()
     patients = hospital + expert + nothing
     done = (

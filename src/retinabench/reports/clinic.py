@@ -147,7 +147,6 @@ class SetAnswer:
 
     @property
     def missed_alone(self) -> int:
-        """Referable images that the model alone misses."""
         return self.one.images.table.fn
 
     @property
@@ -202,7 +201,6 @@ class SetAnswer:
 
     @property
     def useful(self) -> tuple[float, float] | None:
-        """Ends of the longest run of threshold probabilities at which the model beats treating all and treating none."""
         curve = self.one.decision_curve
         if curve.low is None or curve.over_all_low is None:
             return None
@@ -274,7 +272,6 @@ READINGS = {
 
 
 def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
-    """Return sensitivity and specificity of the model alone and under the four readings, per image and per patient."""
     one = answer.one
     columns = [Column("Sensitivity"), Column("Specificity"), Column("Goal", text=True)]
     rows = []
@@ -425,7 +422,6 @@ def readers_table(answer: SetAnswer) -> Table | None:
 
 
 def group_cell(rate: GroupRate) -> Cell:
-    """Return a rate of a group, marked where it is shown to be below that of the other images."""
     alone = rate.alone
     if rate.too_small:
         count, few, _ = rate.too_small.partition(" with a ")
@@ -477,7 +473,6 @@ MODEL, READER = Mark(0, 0), Mark(1, 1)
 
 
 def missed_panel(one: SetScreening) -> Figure:
-    """Draw the share of referable images that is missed against the share of images that is referred."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     referred, missed = one.missed.curve["referred"], one.missed.curve["missed"]
     axes.plot([0, 1], [missed[0], 0], color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)))
@@ -517,7 +512,6 @@ def decision_panel(one: SetScreening) -> Figure:
 
 
 def calibration_panel(summary: CalibrationSummary, smooth: SmoothCalibration | None) -> Figure:
-    """Draw the observed share of referable images against the predicted one: a smooth curve, and groups of equally many images."""
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
     if smooth is not None:

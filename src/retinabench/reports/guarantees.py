@@ -236,7 +236,6 @@ def _zone_verdict(result: Triage) -> list[str]:
 
 
 def _ends(ends: Mapping[str, float | None]) -> str:
-    """The zones that are not empty: `negative where P(referable) <= 0.03, positive where P(referable) >= 0.9`."""
     shown = [f"{side} where P(referable) {SIGNS[side]} {end:.4g}" for side, end in ends.items() if end is not None]
     return ", ".join(shown)
 
@@ -284,7 +283,6 @@ def assumptions(rule: Rule) -> list[str]:
 
 
 def _rows(parts: Sequence[Part]) -> dict[str, list[IntervalRow]]:
-    """What each goal's target is on every set, the test sets first, by the goal."""
     return {
         f"{part.name}: {goal.text}" if part.name else goal.text: [
             IntervalRow(LABELS[name], one.value, one.low, one.high, goal.value)

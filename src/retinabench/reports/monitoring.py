@@ -147,7 +147,6 @@ def windows_table(result: Monitoring, most: int | None = None) -> Table:
 
 
 def goal_text(goal: object) -> str:
-    """Return a goal as a reader sees it: `error of the retained ≤ 0.05`."""
     target, *bound = str(goal).split()
     heading = TARGETS[target].heading if target in TARGETS else target
     return " ".join([heading, *bound]).replace("<=", "≤").replace(">=", "≥")

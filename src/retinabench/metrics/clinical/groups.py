@@ -124,7 +124,6 @@ def _numeric_groups(name: str, values: Floats) -> tuple[dict[str, Bools] | None,
 
 
 def _end_texts(edges: Floats) -> list[str]:
-    """Return the ends of bins with six digits, or as many as tell them apart and from the next whole number."""
     whole = int(np.log10(np.abs(edges).max() + 1)) + 2
     for digits in range(min(max(6, whole), 17), 18):
         ends = [number_text(float(f"{edge:.{digits}g}")) for edge in edges]
@@ -197,7 +196,6 @@ class Subgroups:
         return [one for one in self.groups if one.column == column]
 
     def worst(self, rate: str) -> Subgroup | None:
-        """Return the group of the lowest rate among those that are not too small, None where there is none."""
         known = [one for one in self.groups if not one.rates[rate].too_small]
         return min(known, key=lambda one: one.rates[rate].alone.value) if known else None
 
@@ -235,7 +233,6 @@ def subgroups_of(
 
 
 def _between(groups: Sequence[Subgroup]) -> tuple[Between, ...]:
-    """The gaps of every rate between the groups of each column that are large enough."""
     found = []
     for column in dict.fromkeys(one.column for one in groups):
         for rate in RATES:

@@ -125,7 +125,6 @@ class Screened:
 
     @property
     def price(self) -> float:
-        """What a false alarm costs, in missed referable images."""
         return false_alarm_price(self.threshold.value) if self.harm is None else 1 / self.harm
 
 
@@ -158,7 +157,6 @@ class SetScreening(Document):
 
     @property
     def read(self) -> float:
-        """Share of the gradable images that the expert reads, in the stated population."""
         return self.workload.images.value
 
     @property
@@ -245,7 +243,6 @@ def _judged(
 
 
 def _by_patient(part: Predictions, stated: Screened) -> tuple[JudgedTable | None, Intervals | None]:
-    """2x2 table of the model alone and the readings after referral, per patient (any eye)."""
     if part.patient_id is None:
         return None, None
     people = by_patient(part, stated.referral.uncertainty, stated.threshold.value)

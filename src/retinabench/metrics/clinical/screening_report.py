@@ -99,7 +99,6 @@ class Baseline(Document):
 def baseline_of(
     w: Weighted, validation: Predictions | None = None, *, bootstrap: int = 1000, seed: int = 0, level: float = 0.95
 ) -> Baseline:
-    """Compare the decisions and probabilities of N images with the baseline."""
     cases = w.cases
     codes, patients, positive = cases.patient, int(cases.patient.max()) + 1, cases.label
     price = false_alarm_price(cases.threshold)

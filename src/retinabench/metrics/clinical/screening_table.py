@@ -67,7 +67,6 @@ class TwoByTwo:
         }[name]
 
     def rate(self, name: str) -> float:
-        """The proportion `name`, at the prevalence of this very set."""
         successes, trials = self.counts(name)
         return successes / trials if trials else float("nan")
 

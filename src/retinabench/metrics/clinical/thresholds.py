@@ -118,7 +118,6 @@ class FrozenThreshold:
 
     @property
     def is_default(self) -> bool:
-        """Whether this is the rule of the papers, above 0.5."""
         return self.value == DEFAULT and not self.rule
 
     @property
@@ -237,7 +236,6 @@ class DecisionThreshold:
         return {"value": "", "youden": "youden"}.get(self.rule, f"{self.rule}={number_text(self.goal)}")
 
     def _images(self, predictions: Predictions) -> tuple[Split, Predictions]:
-        """The images that choose: in-domain ones where there are any."""
         splits: tuple[Split, ...] = (self.split,) if self.split else ("validation", "test")
         for split in splits:
             for domain in ("in_domain", None):

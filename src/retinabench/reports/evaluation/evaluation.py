@@ -119,7 +119,6 @@ class SetPredictions:
 
 
 def observed(case: SetPredictions, weight: Floats) -> Floats:
-    """Return the share of referable images (BINS,) by bin of predicted probability, NaN in an empty bin."""
     total = np.bincount(case.bins, weight, BINS)
     positive = np.bincount(case.bins, weight * case.label, BINS)
     return np.asarray(np.divide(positive, total, out=np.full(BINS, np.nan), where=total > 0))
@@ -243,7 +242,6 @@ class Evaluation:
         return *selective.referred_names(self.settings.referred), *BASIC
 
     def at(self, name: str) -> str:
-        """Return the name of a number at the share referred, such as `gain_at_50` for `gain`."""
         return f"{name}_at_{100 * self.settings.referred:g}"
 
     def spec(self, score: str) -> ScoreSpec:
@@ -273,13 +271,11 @@ class Evaluation:
         return self.get(self.leader, name, score)
 
     def change(self, method: int, score: str) -> Quantity | None:
-        """Return shifted minus in-domain, None where the method lacks one of the sets."""
         found = self.changes.get((method, score))
         place = Place(self.methods[method].name, "shifted_minus_in_domain", score)
         return None if found is None else replace(found, place=place)
 
     def first(self, method: int, name: str) -> SetPredictions | None:
-        """Return the first file of a method on a set: the one whose images and histograms are shown."""
         cases = self.cases.get((method, name))
         return cases[0] if cases else None
 
@@ -494,7 +490,6 @@ def _add_curves(found: Evaluation, i: int, name: str) -> None:
 
 
 def _add_changes(found: Evaluation, i: int) -> None:
-    """Add shifted minus in-domain; patients are resampled once for both, as a patient may have images in both."""
     if "joint" not in found.sets or not all((i, name) in found.cases for name in SETS):
         return
     values, replicates = replicated(found.cases[i, "joint"], _Changes, found.settings.bootstrap, found.settings.seed)

@@ -62,7 +62,6 @@ def referral_panel(
 
 
 def roc_panel(lines: Sequence[Line]) -> Figure:
-    """Draw ROC curves with the region that meets the NHS standard and its corner point, which the page's legend explains."""
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     diagonal(axes)
     draw_lines(axes, lines)
@@ -159,7 +158,6 @@ LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
 
 
 def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:
-    """Return a line per method; with many methods only the leading one has a band, to keep the figure readable."""
     lines = []
     for i, mark in enumerate(evaluation.marks):
         band = evaluation.curves.get((i, name, key))
@@ -223,7 +221,6 @@ def referral_panels(evaluation: Evaluation) -> list[tuple[str, list[Panel]]]:
 
 
 def lead_panel(evaluation: Evaluation) -> Panel | None:
-    """Return the figure beside the verdict: accuracy against referral on the shifted set, where there is one."""
     name = evaluation.domains[-1]
     [panel] = _referral_panels(evaluation, "accuracy", [name], "lead")
     which = "shifted images" if name == "shifted" else "images"
@@ -231,7 +228,6 @@ def lead_panel(evaluation: Evaluation) -> Panel | None:
 
 
 def _referral_panels(evaluation: Evaluation, metric: str, sets: Sequence[str], figure_id: str = "") -> list[Panel]:
-    """Return the referral curves of a metric on some sets, which share their range."""
     lines = {name: _lines(evaluation, name, metric) for name in sets}
     controls = {name: _controls(evaluation, name, metric) for name in sets}
     limits, label = _limits(metric, lines, controls), LABELS[metric]

@@ -82,7 +82,6 @@ def retained_tables(e: Evaluation) -> list[Table]:
 
 
 def patients_tables(e: Evaluation) -> list[Table]:
-    """Return what the model alone does per patient (any eye), one table per set in which patients have several images."""
     shown = ("auroc", "accuracy", "sensitivity", "specificity")
     specs = [SCORES[score] for score in shown]
     tables = []

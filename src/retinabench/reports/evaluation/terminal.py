@@ -214,7 +214,6 @@ class Worth:
 
     @property
     def headline(self) -> tuple[str, bool, bool]:
-        """What the lead of the verdict depends on."""
         return self.kind, self.few, self.ranks and self.kind == "not shown"
 
     @property
@@ -238,7 +237,6 @@ class Worth:
 
     @property
     def misleading(self) -> bool:
-        """Whether the uncertainty is shown to be lower where the model errs."""
         failures = self.scores["failure_auroc"]
         return failures.bounded and failures.sign(0.5) < 0
 

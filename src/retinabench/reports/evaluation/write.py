@@ -149,7 +149,6 @@ def _show(quantity: Quantity, style: str = "plain") -> Markup:
 
 
 def _shown(share: Interval, scale: float = 100) -> str:
-    """Write a share with its interval: in percent, or of so many."""
     form = NumberFormat(0, scale=scale, suffix=" %" if scale == 100 else "").fitted(share.high - share.low)
     return f"{form(share.value)} {form.interval(share.low, share.high)}".rstrip()
 
@@ -390,7 +389,6 @@ def report(
 
 
 def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
-    """Return the grids of the leading method and the next ones, of the first file of each."""
     others = [i for i in range(len(evaluation.methods)) if i != evaluation.leader]
     order, s = [evaluation.leader, *others][:MOST_METHODS], evaluation.settings
     grids = {}

@@ -195,7 +195,6 @@ def known_score(score: str) -> str:
 
 
 def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[Submission]:
-    """Read submissions, folders of submissions, and bare predictions files, whose benchmark is found by their test images."""
     entries: list[Submission] = []
     files: list[Path] = []
     for path in paths:

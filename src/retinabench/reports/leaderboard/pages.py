@@ -43,7 +43,6 @@ Curves = Mapping[str, tuple[Floats, Floats]]
 
 
 def set_marks(sets: Sequence[str]) -> dict[str, Mark]:
-    """Return the mark of each set's line; dashed lines of the same colour are MAP's."""
     return {name: Mark(k, 0) for k, name in enumerate(sets)}
 
 
@@ -109,7 +108,6 @@ class Failure:
 
 
 def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failure]:
-    """Return the wrong predictions of a set with the least uncertainty, missed disease first."""
     case = SetPredictions.of(predictions, name)
     if case is None:
         return []
@@ -134,7 +132,6 @@ def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failur
 
 
 def image_file(image_id: str) -> str:
-    """Return the name of an image's file, which no name of an image can lead out of its folder."""
     return f"{hashlib.sha256(image_id.encode()).hexdigest()[:16]}.jpg"
 
 

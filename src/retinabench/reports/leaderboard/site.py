@@ -93,7 +93,6 @@ def _download(key: str, benchmark: str, one: Predictions) -> str:
 
 
 def _contents(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource], found: Failures) -> Content:
-    """Yield the path and content of every file; the index comes last, when all that it links to is there."""
     by_key: dict[str, list[BenchmarkBoard]] = {}
     for board in boards:
         for key, entry in board.entries.items():

@@ -303,7 +303,6 @@ class Submission:
 
 
 def find_submissions(folder: Path) -> list[Path]:
-    """Return the submissions in a folder: itself, or those below it, sorted by name."""
     if (folder / CARD).is_file():
         return [folder]
     return sorted(path.parent for path in folder.glob(f"*/{CARD}"))
@@ -397,7 +396,6 @@ def _seed_files(part: Path, benchmark: FrozenBenchmark, card: Card) -> list[tupl
 
 
 def _check_copies(seeds: tuple[Predictions, ...], card: Card) -> None:
-    """Raise where two seeds are the same file: their standard error would be too small."""
     for k, one in enumerate(seeds):
         for other in seeds[:k]:
             if np.array_equal(one.image_id, other.image_id) and np.array_equal(one.prob, other.prob):
@@ -412,7 +410,6 @@ def _check_copies(seeds: tuple[Predictions, ...], card: Card) -> None:
 
 
 def _check_images(card: Card, benchmark: FrozenBenchmark, folder: Path) -> list[str]:
-    """Compare the hash of the images that the card states with the definition; a note where it states none."""
     stated = card.images_sha256.get(benchmark.name)
     if stated is None:
         return [f"{benchmark.name}: the card does not state images_sha256, so its images are not verified"]

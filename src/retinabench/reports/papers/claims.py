@@ -107,7 +107,6 @@ class JudgedClaim(Document):
 
 
 def _each(methods: Sequence[str], task: str, of_set: str, above: str, below: str) -> tuple[Statement, ...]:
-    """Of each method: a score is larger than another score of the same images."""
     return tuple(
         Statement(f"{name}: {above} − {below}", *(Number((name,), task, of_set, score) for score in (above, below)))
         for name in methods
@@ -115,7 +114,6 @@ def _each(methods: Sequence[str], task: str, of_set: str, above: str, below: str
 
 
 def _against(methods: Sequence[str], other: str, task: str, of_set: str, score: str) -> tuple[Statement, ...]:
-    """Each method has a larger score than another method."""
     return tuple(
         Statement(f"{name} − {other}", Number((name,), task, of_set, score), Number((other,), task, of_set, score))
         for name in methods
@@ -123,7 +121,6 @@ def _against(methods: Sequence[str], other: str, task: str, of_set: str, score: 
 
 
 def _reach(methods: Sequence[str], of_set: str, *, reached: bool) -> tuple[Statement, ...]:
-    """Each method has, or has not, the sensitivity that the NHS asks for."""
     least, score = NHS
     found = [(name, Number((name,), COUNTRY, of_set, score)) for name in methods]
     return tuple(
@@ -285,7 +282,6 @@ class _Sides:
         return list(range(first, first + lengths[name]))
 
     def side(self, number: Number) -> tuple[Side, float]:
-        """Return the mean over methods and its patients; it has effects of seeds where all methods have the same seeds."""
         one, k = self.place(number)
         of = difference_method(one.scores[k].interval).of
         value, draws, patients, effects = 0.0, np.zeros(len(one.draws)), math.inf, []

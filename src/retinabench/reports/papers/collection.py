@@ -196,7 +196,6 @@ def _place(one: Origin) -> Origin:
 
 
 def reduced(predictions: Predictions, exact: bool) -> Predictions:
-    """Return the test images with the mean probability and the uncertainty that orders referral, without samples."""
     test = predictions.select(split="test")
     if test is None:
         raise InputError("holds no image of the test split", file=predictions.source)
@@ -231,7 +230,6 @@ def _digest(test: Predictions) -> str:
 
 
 def _refuse_duplicates(origins: Sequence[Origin], paths: Sequence[Path]) -> None:
-    """Refuse a run that is named twice: its method would look more certain than it is."""
     seen: dict[object, Path] = {}
     for one, path in zip(origins, paths, strict=True):
         if one.seed is None:
@@ -247,7 +245,6 @@ def _refuse_duplicates(origins: Sequence[Origin], paths: Sequence[Path]) -> None
 
 
 def _aligned(tests: Sequence[Predictions], origins: Sequence[Origin]) -> list[Predictions]:
-    """Return the tests of each task and data set in one order of rows, sharing the columns that are equal."""
     out = list(tests)
     keys = [(one.task, one.dataset) for one in origins]
     for key in dict.fromkeys(keys):

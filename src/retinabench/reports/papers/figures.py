@@ -64,13 +64,11 @@ class PaperFigure:
 
 
 def file_name(kind: str, number: str, results: TaskResults) -> str:
-    """Return the name of a figure's files, such as `figure-05-results-country-shift`."""
     lead = f"figure-{int(number):02d}" if number else "figure"
     return "-".join(part for part in (lead, kind, results.slug) if part)
 
 
 def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -> None:
-    """Draw one legend below all panels, in as many columns as fit; the figure grows by the legend's height."""
     longest = max(map(len, names))
     width = figure.get_size_inches()[0] * 72
     columns = max(1, min(len(names), int(width / (5.2 * longest + 45))))
@@ -420,7 +418,6 @@ def roc_axes(axes: Axes) -> None:
 def referral_panel(
     axes: Axes, methods: Sequence[MethodRuns], marks: Sequence[Mark], metric: str, name: str, collection: Collection
 ) -> None:
-    """Draw a metric of the retained images of a set for all methods, with random and oracle referral of the best one."""
     best: tuple[float, MethodRuns | None] = (-np.inf, None)
     for method, mark in zip(methods, marks, strict=True):
         mean = referral_line(axes, method, mark, metric, name, collection)
@@ -450,7 +447,6 @@ def _controls(axes: Axes, method: MethodRuns, metric: str, name: str) -> None:
 
 
 def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[float, float]:
-    """Return limits that include every line up to four fifths referred; bands and noisier ends may exceed them."""
     known = [method for method in methods if (name, metric) in method.runs[0].curves.referral]
     runs = [[run.curves.referral[name, metric] for run in method.runs] for method in known]
     values = np.concatenate([np.mean(of_method, axis=0)[: int(0.8 * len(GRID))] for of_method in runs])

@@ -85,7 +85,6 @@ def filos_table(results: TaskResults, collection: Collection) -> Table:
 
 
 def _printed_sets(results: TaskResults) -> tuple[str, ...]:
-    """Return the sets of the paper's Table 1 that the results were measured on: EyePACS, and APTOS as the shifted one."""
     data = str(results.methods[0].tests[0].metadata.get("data", ""))
     if results.kind not in ("hold_out_2019", "country_shift") or not data.startswith("eyepacs"):
         return ()
@@ -173,7 +172,6 @@ def filos_figures(results: TaskResults, collection: Collection) -> list[PaperFig
 
 
 def _sampled(methods: Sequence[MethodRuns]) -> MethodRuns:
-    """Return MC dropout, else the first method that is not MAP, else the first."""
     single = [method for method in methods if not method.ensemble] or list(methods)
     dropout = [method for method in single if "dropout" in method.name.lower()]
     return (dropout or [method for method in single if method.base not in _POINTS] or single)[0]

@@ -126,7 +126,6 @@ def _corrected(test: Predictions) -> Measurements:
 
 
 def _add_curves(out: Curves, name: str, whole: Weighted, metrics: Sequence[str]) -> None:
-    """Add the referral curves of a set, and the ROC curves of all its images and of those that remain after referral."""
     for metric, values in values_on_grid(whole, GRID, FEWEST, metrics).items():
         out.referral[name, metric] = values
     for share in (1.0, *RETAINED):
@@ -185,7 +184,6 @@ def _published(test: Predictions, seed: int) -> Measurements:
 
 
 def _published_rows(test: Predictions, seed: int) -> dict[str, NDArray[np.intp]]:
-    """Return the rows of the released code's sets, its randomly drawn balanced and rebalanced sets among them."""
     far = test.domain == "shifted"
     sets = {"in_domain": np.flatnonzero(~far), "shifted": np.flatnonzero(far)}
     sets = {name: rows for name, rows in sets.items() if len(rows)}
@@ -235,7 +233,6 @@ class TaskResults:
 
     @property
     def kind(self) -> str:
-        """The task, without the mark of the released variant."""
         return self.task.removesuffix("_published")
 
     @property

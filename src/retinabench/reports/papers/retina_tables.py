@@ -44,7 +44,6 @@ _BLOCK_TITLES = {
 
 
 def retina_tables(collection: Collection) -> tuple[list[Table], list[str]]:
-    """Return all tables that the files allow, and a line for each that they do not."""
     made: list[Table] = []
     missing: list[str] = []
     built = [
@@ -152,7 +151,6 @@ def _areas(results: TaskResults, rules: str) -> Table | str:
 
 
 def _detection(collection: Collection) -> Table | str:
-    """Return Table 3: the detection of shifted images by the uncertainty, all tasks side by side."""
     found = [results for results in collection.results if results.holds("joint")]
     primary = [results for results in found if results.criterion != JOINT_CRITERION] or found
     if not primary:

@@ -134,7 +134,6 @@ def _leaderboard_files(collection: Collection, out: Path) -> list[Path]:
 
 
 def _captioned(table: Table, collection: Collection) -> Table:
-    """Return the table with the meaning of its numbers at the end of its caption."""
     keys = ("task", "dataset", "criterion")
     place = [table.facts[key] for key in keys]
     of_table = [one for one in collection.results if not place[0] or place == [getattr(one, key) for key in keys]]

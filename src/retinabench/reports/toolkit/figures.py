@@ -67,7 +67,6 @@ class Mark:
 
     @property
     def swatch(self) -> Markup:
-        """A short piece of the line as SVG, for the legend of a page."""
         dashes = " ".join(f"{2 * part:g}" for part in self.dashes)
         return Markup(
             '<svg class="swatch" viewBox="0 0 34 8" aria-hidden="true"><line x1="1" x2="33" y1="4" y2="4" '
@@ -76,7 +75,6 @@ class Mark:
 
 
 def mark(index: int) -> Mark:
-    """Return the mark of method `index`: hue and pattern both change, and no pair repeats before 24 methods."""
     return Mark(index % len(HUES), (index + index // 12) % len(DASHES))
 
 
@@ -190,7 +188,6 @@ def diagonal(axes: Axes) -> None:
 
 
 def goal_region(axes: Axes, fpr: float, sensitivity: float, markersize: float) -> None:
-    """Mark a goal of an ROC figure: its point, and the region that meets it."""
     axes.fill_between([0, fpr], sensitivity, 1, color=PASS, alpha=0.13, linewidth=0)
     axes.plot([fpr], [sensitivity], marker="o", markersize=markersize, color=PASS, linestyle="none", zorder=5)
 
@@ -238,7 +235,6 @@ def _thinned(line: Line) -> tuple[Floats, Floats, Floats | None, Floats | None]:
 def save(
     figure: Figure, stem: Path, formats: Sequence[str] = ("svg", "png"), *, dpi: int = 144, font_size: int = 11
 ) -> list[Path]:
-    """Write a figure as files that need no page around them: letters as outlines, on white."""
     alone: dict[Any, Any] = {"svg.fonttype": "path", "pdf.fonttype": 42, "savefig.facecolor": "white"}
     files = []
     with figure_style(), rc_context(alone | {"font.size": font_size}), warnings.catch_warnings():

@@ -121,12 +121,10 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def capitalise(text: str) -> str:
-    """Return a sentence with a capital at its start, the rest unchanged; markup stays markup."""
     return text[:1].upper() + text[1:]
 
 
 def quoted(name: str) -> Markup:
-    """Return a name in quotation marks: the name of a file may be any word, such as "never"."""
     return Markup("“{}”").format(name)
 
 
@@ -220,7 +218,6 @@ def _image(one: RankedImage) -> list[Any]:
 
 
 def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict[str, str]:
-    """Return image_id -> thumbnail of the images that most pairs of thresholds would show first."""
     wanted: Counter[str] = Counter()
     for grid in grids.values():
         for images in grid.images.values():
@@ -252,7 +249,6 @@ def _referral(rule: ReferralRule) -> str:
 
 
 def cells(one: PolicyOutcome) -> Sequence[str]:
-    """Return the texts of an outcome, in the order of `ROWS`."""
     return [
         *(_text(value, PERCENT) for value in (one.sensitivity, one.specificity, one.ppv, one.npv)),
         _text(one.referred, THOUSAND),

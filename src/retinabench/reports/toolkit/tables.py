@@ -158,7 +158,6 @@ class Table:
 
     @property
     def width(self) -> int:
-        """Number of columns of the widest block, without the labels."""
         return max((len(block.columns) for block in self.blocks), default=0)
 
 
@@ -234,7 +233,6 @@ def cell_html(cell: Cell) -> Markup:
 
 
 def cell_text(cell: Cell) -> str:
-    """Return a cell on one line: `0.913 ± 0.002`, `0.913 [0.901, 0.924]`, `0.913`, text, or a dash."""
     content = cell.content
     if isinstance(content, str):
         parts = [content]
@@ -247,7 +245,6 @@ def cell_text(cell: Cell) -> str:
 
 
 def to_markdown(table: Table, *, caption: bool = True) -> str:
-    """Return a table with footnotes and note, below its caption unless `caption` is False; one Markdown table per block."""
     title = f"Table {table.number}: {table.title}" if table.number else table.title
     head = f"**{escape_markdown(title)}.** {escape_markdown(table.caption)}"
     head = head if title else f"**{escape_markdown(table.caption)}**"
@@ -280,7 +277,6 @@ def _markdown_block(block: Block, row_header: str, notes: list[str]) -> list[str
 
 
 def to_latex(table: Table) -> str:
-    r"""Return a `table` environment; the document needs \usepackage{booktabs}."""
     width, notes = table.width, list[str]()
     body: list[str] = []
     previous: list[tuple[str, str]] | None = None
@@ -370,7 +366,6 @@ def _csv_field(value: object) -> object:
 
 
 def error_text(cell: Cell, content: Quantity) -> str:
-    """Return `± error` of a cell that holds a number, or an empty string where it is unknown."""
     return f"± {content.error_form(cell.form)(content.error)}" if math.isfinite(content.error) else ""
 
 
@@ -441,7 +436,6 @@ class _Fitted:
 
 
 def _stacked(table: Table) -> Group:
-    """One line per number, for terminals that are too narrow for the columns."""
     lines: list[RenderableType] = []
     for block in table.blocks:
         lines += [Text(block.title, "bold")] if block.title else []
