@@ -198,11 +198,6 @@ def cluster_bootstrap(
     return stacked(rows, replicates, len(codes), workers=workers, advance=advance)
 
 
-def by_rows(function: Callable[[Floats], ArrayLike]) -> Statistic:
-    """Return the statistic that calls a function of one weighting (N,) -> (K,) for each row."""
-    return lambda weight: np.stack([np.asarray(function(row), np.float64).reshape(-1) for row in weight])
-
-
 def check_draws(replicates: int, seed: int) -> None:
     if replicates < 1:
         raise InputError(f"{replicates} bootstrap replicates", hint="Ask for 1 or more; 1,000 is the default.")

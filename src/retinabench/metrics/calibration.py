@@ -87,12 +87,6 @@ def bins_of(w: Weighted, of: Of = "positive_class", bins: int = BINS) -> Bins:
     return Bins.of_sums(*(np.bincount(number, mass, minlength=bins).astype(np.float64) for mass in masses))
 
 
-def reliability(
-    label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None, *, of: Of = "positive_class", bins: int = BINS
-) -> Bins:
-    return bins_of(Cases(label, prob).weighted(weight), of, bins)
-
-
 def ece_top_label_of(w: Weighted) -> Floats:
     """Expected calibration error of the model's decision, 15 bins of equal width: sum of share x |observed - forecast|.
 

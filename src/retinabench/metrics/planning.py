@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,41 +66,29 @@ class Assumptions:
         return content | asdict(self.clusters) | {"pilot_images": pilot}
 
 
-@dataclass(frozen=True)
-class Stated:
-    """Values that a user states in place of a pilot's or of the defaults, see `Assumptions`; None where nothing is stated."""
-
-    prevalence: float | None = None
-    sensitivity: float | None = None
-    specificity: float | None = None
-    auroc: float | None = None
-    images_per_patient: float | None = None
-
-    def among(self, *names: str) -> dict[str, float]:
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-
-NOTHING = Stated()
-_RATES = ("prevalence", "sensitivity", "specificity", "auroc")
-
-
 def stated_assumptions(
-    stated: Stated, pilot: Predictions | None = None, threshold: DecisionThreshold | float | str = DEFAULT
+    rates: Mapping[str, float],
+    images_per_patient: float | None = None,
+    pilot: Predictions | None = None,
+    threshold: DecisionThreshold | float | str = DEFAULT,
 ) -> Assumptions:
+    """Return assumptions: the stated rates (by the names of `Assumptions`), then what a pilot says, then the defaults."""
     if pilot is not None:
-        assumed = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), stated)
-    elif stated.prevalence is not None:
-        assumed = Assumptions(**stated.among(*_RATES))  # type: ignore[arg-type]
+        assumed = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), rates)
+    elif "prevalence" in rates:
+        assumed = Assumptions(**rates)  # type: ignore[arg-type]
     else:
         raise InputError(
             "the prevalence is not known", hint="Give --prevalence, such as 0.1, or the predictions of a pilot."
         )
-    mates = assumed.clusters.mates if stated.images_per_patient is None else None
-    shared = stated.among("images_per_patient")
-    return replace(assumed, clusters=replace(assumed.clusters, **shared, mates=mates))
+    if images_per_patient is None:
+        return assumed
+    return replace(assumed, clusters=replace(assumed.clusters, images_per_patient=images_per_patient, mates=None))
 
 
-def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Stated = NOTHING) -> Assumptions:
+def from_pilot(
+    predictions: Predictions, threshold: FrozenThreshold, stated: Mapping[str, float] = MappingProxyType({})
+) -> Assumptions:
     part = predictions.select(domain="in_domain", split="test") or predictions.select(split="test")
     if part is None or not 0 < part.label.mean() < 1:
         raise InputError("needs test images of both classes", file=predictions.source, column="label")
@@ -115,7 +104,7 @@ def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Sta
         right = max(known, default=default.correlation)
         clusters = Clusters(float(sizes.mean()), right, disease, float(sizes @ sizes / sizes.sum()))
     ranked = auroc_error(y, part.prob, part.patients)
-    own = math.isfinite(ranked.standard_error) and stated.auroc is None and 0.5 < ranked.auroc < 1
+    own = math.isfinite(ranked.standard_error) and "auroc" not in stated and 0.5 < ranked.auroc < 1
     rates = {
         "prevalence": float(y.mean()),
         "sensitivity": table.sensitivity,
@@ -123,7 +112,7 @@ def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Sta
         "auroc": max(ranked.auroc, 0.501),
     }
     return Assumptions(
-        **(rates | stated.among(*_RATES)),
+        **{**rates, **stated},
         clusters=clusters,
         threshold=threshold.value,
         auroc_variance=ranked.standard_error**2 * len(np.unique(part.patients)) if own else None,
@@ -232,9 +221,10 @@ def plan(
         >>> rb.plan(prevalence=0.2)["sensitivity"].patients
         561
     """
-    stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient)
+    given = {"prevalence": prevalence, "sensitivity": sensitivity, "specificity": specificity, "auroc": auroc}
+    rates = {name: value for name, value in given.items() if value is not None}
     aims = Aims(half_width, above_sensitivity, above_specificity, power=power)
-    return plan_study(stated_assumptions(stated, pilot, threshold), aims)
+    return plan_study(stated_assumptions(rates, images_per_patient, pilot, threshold), aims)
 
 
 def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:

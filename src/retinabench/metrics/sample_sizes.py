@@ -246,8 +246,8 @@ def images_for_calibration_slope(predictors: ArrayLike, weight: ArrayLike, width
     return a / ((width / (2 * Z)) ** 2 * (a * b - ab**2))
 
 
-def images_for_c_statistic(auroc: float, prevalence: float, width: float = 0.1) -> float:
-    """Return the images for a 95 % interval of the C-statistic (the AUROC) of the stated width, by Newcombe's formula.
+def images_for_c_statistic(auroc: float, prevalence: float) -> float:
+    """Return the images for a 95 % interval of the C-statistic (the AUROC) of width 0.1, by Newcombe's formula.
 
     SE^2 = C (1 - C) (1 + (n/2 - 1) ((1 - C) / (2 - C) + C / (1 + C))) / (n^2 prevalence (1 - prevalence)).
 
@@ -256,16 +256,14 @@ def images_for_c_statistic(auroc: float, prevalence: float, width: float = 0.1) 
         25:559 (2006).
     """
     slope = (1 - auroc) / (2 - auroc) + auroc / (1 + auroc)
-    scale = auroc * (1 - auroc) / (prevalence * (1 - prevalence) * (width / (2 * Z)) ** 2)
+    scale = auroc * (1 - auroc) / (prevalence * (1 - prevalence) * (0.1 / (2 * Z)) ** 2)
     # n^2 = scale (1 + (n / 2 - 1) slope)
     half = scale * slope / 4
     return half + math.sqrt(half**2 + scale * (1 - slope))
 
 
-def images_for_net_benefit(
-    sensitivity: float, specificity: float, prevalence: float, threshold: float, width: float = 0.2
-) -> float:
-    """Return the images for a 95 % interval of the standardised net benefit of the stated width.
+def images_for_net_benefit(sensitivity: float, specificity: float, prevalence: float, threshold: float) -> float:
+    """Return the images for a 95 % interval of the standardised net benefit of width 0.2.
 
     With w = (1 - q) / q x t / (1 - t), q the prevalence and t the threshold probability, n SE^2 =
     sens (1 - sens) / q + w^2 spec (1 - spec) / (1 - q) + w^2 (1 - spec)^2 / (q (1 - q)).
@@ -279,7 +277,7 @@ def images_for_net_benefit(
     unit = sensitivity * (1 - sensitivity) / prevalence
     unit += w**2 * specificity * (1 - specificity) / (1 - prevalence)
     unit += w**2 * (1 - specificity) ** 2 / (prevalence * (1 - prevalence))
-    return unit / (width / (2 * Z)) ** 2
+    return unit / (0.1 / Z) ** 2
 
 
 def calibrated_predictors(auroc: float, prevalence: float) -> tuple[Floats, Floats]:

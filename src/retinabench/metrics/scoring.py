@@ -29,7 +29,7 @@ from retinabench.metrics.intervals import Ends
 from retinabench.metrics.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
 from retinabench.metrics.replicates import replicates_of
-from retinabench.metrics.score_results import REFERRED, RetainedImages, Scores, SetScores
+from retinabench.metrics.score_results import REFERRED, Scores, SetScores
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import EPS, MANY, Cases, Weighted
 from retinabench.predictions.check import without_patients
@@ -355,12 +355,13 @@ def _control(w: Weighted) -> dict[str, float]:
     return {name: float(SCORES[name](w)) for name in CONTROLS}
 
 
-def _retained_images(curve: Curve, referred: float) -> RetainedImages:
+def _retained_images(curve: Curve, referred: float) -> dict[str, float]:
     """The images of each class that are retained where at least this fraction is referred; NaN where none is."""
     later = np.flatnonzero(curve.referred >= referred - 1e-9)
-    if not len(later):
-        return RetainedImages(np.nan, np.nan)
-    return RetainedImages(float(curve.positives[later[0]]), float(curve.negatives[later[0]]))
+    return {
+        name: float(images[later[0]]) if len(later) else np.nan
+        for name, images in (("positives", curve.positives), ("negatives", curve.negatives))
+    }
 
 
 def _replicates(images: ImageSet, point: Floats, bootstrap: _Bootstrap, done: Steps) -> Floats:

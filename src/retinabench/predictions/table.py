@@ -1,24 +1,6 @@
 """The predictions file: the interface between models (left of it) and scores (right of it).
 
-One row per image. Any framework that can write a table can enter here; `io.py` reads and writes Parquet,
-CSV and NPZ. The columns:
-
-| column        | type                     | meaning                                                               |
-|---------------|--------------------------|-----------------------------------------------------------------------|
-| `image_id`    | text, unique             | the image                                                         |
-| `label`       | 0 or 1                   | 1 = referable (grade >= 2), as the expert reported it                 |
-| `prob`        | number in [0, 1]         | P(referable), **or**                                                  |
-| `probs`       | S numbers in [0, 1]      | one per posterior sample; in CSV `prob_0 … prob_{S-1}`                |
-| `grade`       | 0 … 4, optional          | severity on the international scale; a cell may be empty              |
-| `grade_prob`  | 5 numbers, optional      | the probability of each grade; in CSV `grade_prob_0 … grade_prob_4`   |
-| `patient_id`  | text, optional           | intervals are clustered by it, one id is one person in every domain; missing, or an empty cell: the image is its own cluster |
-| `domain`      | optional                 | `in_domain` (default) or `shifted`                                    |
-| `split`       | optional                 | `validation` or `test` (default)                                      |
-| `fold`        | whole number, optional   | cross-validation: the fold that the image tested, by a model that was not trained on it |
-| `uncertainty` | finite number, optional  | any score of the model: the largest is referred first                    |
-| `uncertainty_NAME` | finite number, optional | further ones, which are compared with each other                      |
-| `gradable`    | 1 or 0, optional         | whether the image can be graded; scores leave out those that cannot, `clinic` counts them |
-| any other     | text or numbers          | a subgroup: camera, site, age, sex, date …; a cell may be empty       |
+One row per image; `io.py` reads and writes Parquet, CSV and NPZ, `docs/inputs.md` lists the columns.
 
 File metadata (Parquet and NPZ): schema version, method, task, model, seed, samples, members, config hash, package
 version. With K members the S samples are stored member by member: member k holds samples k*S/K … (k+1)*S/K - 1.

@@ -1,14 +1,7 @@
-"""What a report shows of a model: its scores, curves and statistics per set.
-
-Curves and numbers of one predictions file on one set, as functions of weighted images, with bootstrap intervals.
-
-Every statistic takes a weight per image, for the bootstrap over patients. Replicate r resamples the same patients for every
-method, so that differences between methods are paired.
-
-All numbers of a report, computed once into an `Evaluation`.
+"""All numbers and curves of a report, computed once into an `Evaluation`.
 
 Scores come from `retinabench.score`. What the report adds (referral of a share of the images, the change under shift, bands of
-curves) is computed here, with the same patients in every bootstrap replicate.
+curves) is computed here: every statistic takes a weight per image, and replicate r resamples the same patients for every method.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """The verdict: whether a model's uncertainty is worth having, as the facts behind the sentences of `findings.html.j2`.
 
 A fact that the page states in one paragraph is a mapping; None or an empty list leaves the paragraph out.
-
-What a model is worth against a baseline that never looks at an image: the first thing that page and terminal say.
-
-The sentences are in `templates/worth.html.j2`, and are the same on the page and in the terminal.
 """
 
 from __future__ import annotations
