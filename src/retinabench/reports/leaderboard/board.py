@@ -7,7 +7,6 @@ own, `u:METHOD:SEED`. Labels and patients are those of the definition.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections import Counter
@@ -18,11 +17,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet
 
 from retinabench.core.errors import InputError, nearest, printable
-from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject, json_content
 from retinabench.data.frozen.definition import FrozenBenchmark, benchmark_names, frozen_benchmark, truth_of
@@ -250,42 +247,6 @@ def _bare_card(title: str, number: int) -> Card:
 
 
 # ---------------------------------------------------------------------------------------------------- baselines
-
-
-@dataclass(frozen=True, eq=False)
-class BaselineSeed:
-    """One seed of a baseline: its card, its number, and the predictions of its validation and test images."""
-
-    card: Card
-    seed: int
-    predictions: Predictions
-
-
-def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[BaselineSeed]) -> Path:
-    """Write the baselines of a benchmark into the package: the seeds of all methods, of the same images."""
-    first = baselines[0].predictions
-    order = np.lexsort((first.image_id, first.split != "test"))
-    ids = first.image_id[order]
-    columns: dict[str, Any] = {"image_id": ids, "split": first.split[order]}
-    cards: dict[str, Card] = {}
-    for one in baselines:
-        rows = np.argsort(one.predictions.image_id)
-        place = rows[np.searchsorted(one.predictions.image_id[rows], ids)]
-        if not np.array_equal(one.predictions.image_id[place], ids):
-            raise InputError(f"{one.card.name}, seed {one.seed}, predicts other images")
-        cards[one.card.name] = one.card
-        columns[f"p:{one.card.name}:{one.seed}"] = one.predictions.prob[place].astype(np.float32)
-        if (own := one.predictions.uncertainty) is not None:
-            columns[f"u:{one.card.name}:{one.seed}"] = own[place].astype(np.float32)
-    about = json.dumps([card.model_dump(mode="json") for card in cards.values()], sort_keys=True)
-    table = pa.table(columns).replace_schema_metadata({KEY: about.encode()})
-    sink = io.BytesIO()
-    numbers = [name for name in columns if name[:2] in ("p:", "u:")]
-    pa.parquet.write_table(
-        table, sink, compression="zstd", use_dictionary=["split"], use_byte_stream_split=numbers, write_statistics=False
-    )
-    write_bytes(SHIPPED / f"{benchmark.name}.parquet", sink.getvalue())
-    return SHIPPED / f"{benchmark.name}.parquet"
 
 
 @cache

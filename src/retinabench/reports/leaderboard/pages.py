@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,7 @@ from retinabench.reports.toolkit.tables import cell_html
 
 HEIGHT, BINS = 300, 8
 Curves = Mapping[str, tuple[Floats, Floats]]
+Failure = dict[str, str]  # An image that is predicted wrongly.
 
 
 def set_marks(sets: Sequence[str]) -> dict[str, Mark]:
@@ -96,17 +96,6 @@ def _referral(lines: Sequence[Line]) -> Figure:
 EACH = 6
 
 
-@dataclass(frozen=True)
-class Failure:
-    """An image that is predicted wrongly."""
-
-    image_id: str
-    file: str
-    truth: str
-    predicted: str
-    place: str
-
-
 def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failure]:
     case = SetPredictions.of(predictions, name)
     if case is None:
@@ -119,15 +108,11 @@ def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failur
         image = str(case.image_id[row])
         grade = "" if case.grade is None else f", grade {case.grade[row]}"
         called = "referable" if case.called[row] else "not referable"
-        found.append(
-            Failure(
-                image,
-                image_file(image) if shown else "",
-                ("Referable" if case.label[row] else "Not referable") + grade,
-                f"Predicted {called}, {probability_text(float(case.prob[row]))}",
-                SET_LABELS[name].lower(),
-            )
-        )
+        found.append({
+            "image_id": image, "file": image_file(image) if shown else "", "place": SET_LABELS[name].lower(),
+            "truth": ("Referable" if case.label[row] else "Not referable") + grade,
+            "predicted": f"Predicted {called}, {probability_text(float(case.prob[row]))}",
+        })  # fmt: skip
     return found
 
 

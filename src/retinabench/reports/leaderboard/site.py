@@ -85,7 +85,7 @@ def _names(boards: Sequence[BenchmarkBoard], found: Failures) -> Iterator[str]:
         for key, entry in board.entries.items():
             yield f"methods/{key}.html"
             yield from (_download(key, name, one) for one in entry.seeds)
-            yield from (f"images/{name}/{one.file}" for one in found[key, name] if one.file)
+            yield from (f"images/{name}/{one['file']}" for one in found[key, name] if one["file"])
 
 
 def _download(key: str, benchmark: str, one: Predictions) -> str:
@@ -117,7 +117,7 @@ def _contents(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource
 
 def _images(board: BenchmarkBoard, source: ImageSource | None, found: Failures) -> Content:
     name = board.benchmark.name
-    ids = {one.image_id for key in board.entries for one in found[key, name]}
+    ids = {one["image_id"] for key in board.entries for one in found[key, name]}
     for image_id in sorted(ids) if source is not None else ():
         if source is not None and (image := source(image_id)) is not None:
             jpeg = base64.b64decode(data_uri(image)[0].partition(",")[2])

@@ -62,10 +62,20 @@ class PaperFigure:
     caption: str
     draw: Callable[[], Figure]
 
-
-def file_name(kind: str, number: str, results: TaskResults) -> str:
-    lead = f"figure-{int(number):02d}" if number else "figure"
-    return "-".join(part for part in (lead, kind, results.slug) if part)
+    @classmethod
+    def of(
+        cls,
+        results: TaskResults,
+        kind: str,
+        number: str,
+        title: str,
+        caption: str,
+        draw: Callable[[], Figure],
+        end: str = "",
+    ) -> PaperFigure:
+        lead = f"figure-{int(number):02d}" if number else "figure"
+        name = "-".join(part for part in (lead, kind, results.slug) if part)
+        return cls(name + end, number, f"{title}{results.title()}", caption, draw)
 
 
 def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -> None:
@@ -160,10 +170,9 @@ def _histogram_figure(
 ) -> PaperFigure:
     number = "" if results.criterion == JOINT_CRITERION else NUMBERS.get((results.kind, name, pooled), "")
     kind = f"uncertainty-{name.replace('_', '-')}-{'ensembles' if pooled else 'single'}"
-    stem = file_name(kind, number, results) + (f"-{part + 1}" if part else "")
-    which = "ensembles" if pooled else "single methods"
-    title = f"Uncertainty by grade, {SET_LABELS[name].lower()}, {which}, {results.title()}"
-    return PaperFigure(stem, number, title, _CAPTION, partial(_draw_histograms, methods, name))
+    title = f"Uncertainty by grade, {SET_LABELS[name].lower()}, {'ensembles' if pooled else 'single methods'}, "
+    draw, end = partial(_draw_histograms, methods, name), f"-{part + 1}" if part else ""
+    return PaperFigure.of(results, kind, number, title, _CAPTION, draw, end)
 
 
 def _draw_histograms(methods: Sequence[MethodRuns], name: str) -> Figure:
@@ -247,17 +256,12 @@ def image_figures(folder: Path, rules: str, labels: Mapping[str, int]) -> list[P
     classes = [[path for path in found if labels.get(path.stem) == label][:CLASS_SHOWN] for label in (0, 1)]
     of_class = (
         [
-            PaperFigure(
-                "figure-01-classes",
-                "1",
-                "Images of both classes",
-                "Above: label 0, not referable. Below: label 1, referable.",
-                partial(_by_class, classes),
-            )
+            PaperFigure("figure-01-classes", "1", "Images of both classes",
+                        "Above: label 0, not referable. Below: label 1, referable.", partial(_by_class, classes)),
         ]
         if all(len(paths) == CLASS_SHOWN for paths in classes)
         else []
-    )
+    )  # fmt: skip
     return [
         *of_class,
         PaperFigure("figure-06-preprocessing", "6 and 7", "Images before and after preprocessing",
@@ -279,9 +283,7 @@ def pipeline_figure(results: TaskResults) -> PaperFigure | None:
         for score in ("accuracy_at_0", AT_REFERRAL)
     }
     caption = f"A model refers the images of which it is least certain. The numbers are the accuracy of {method.name}, mean over runs."
-    return PaperFigure(
-        file_name("pipeline", "2", results), "2", f"Automated diagnosis: {results.title()}", caption, partial(_pipeline, sets, means),
-    )  # fmt: skip
+    return PaperFigure.of(results, "pipeline", "2", "Automated diagnosis: ", caption, partial(_pipeline, sets, means))
 
 
 def _pipeline(sets: Sequence[str], means: Mapping[tuple[str, str], float]) -> Figure:
@@ -379,14 +381,14 @@ def draw_runs(axes: Axes, mark: Mark, x: Floats, values: Sequence[Floats], ddof:
 
 def has_referral_curve(methods: Sequence[MethodRuns], name: str, metric: str) -> bool:
     return any(
-        np.isfinite(run.curves.referral.get((name, metric), np.array(np.nan))).any()
+        np.isfinite(run.referral.get((name, metric), np.array(np.nan))).any()
         for method in methods
         for run in method.runs
     )
 
 
 def has_roc_curve(methods: Sequence[MethodRuns], name: str) -> bool:
-    return any((name, 1.0) in run.curves.roc for method in methods for run in method.runs)
+    return any((name, 1.0) in run.roc for method in methods for run in method.runs)
 
 
 def roc_panel(
@@ -399,7 +401,7 @@ def roc_panel(
 ) -> None:
     x = RATES[collection.rules]
     for method, mark in zip(methods, marks, strict=True):
-        values = [run.curves.roc[name, share] for run in method.runs if (name, share) in run.curves.roc]
+        values = [run.roc[name, share] for run in method.runs if (name, share) in run.roc]
         if values:
             draw_runs(axes, mark, x, values)
     roc_axes(axes)
@@ -432,23 +434,23 @@ def referral_panel(
 def referral_line(
     axes: Axes, method: MethodRuns, mark: Mark, metric: str, name: str, collection: Collection
 ) -> Floats | None:
-    values = [found for run in method.runs if (found := run.curves.referral.get((name, metric))) is not None]
+    values = [found for run in method.runs if (found := run.referral.get((name, metric))) is not None]
     if not values:
         return None
     return draw_runs(axes, mark, GRID, values, ddof=0 if collection.rules == "published" else 1)
 
 
 def _controls(axes: Axes, method: MethodRuns, metric: str, name: str) -> None:
-    start, _ = mean_and_error([run.curves.referral[name, metric][:1] for run in method.runs], 1)
+    start, _ = mean_and_error([run.referral[name, metric][:1] for run in method.runs], 1)
     control_line(axes, GRID, np.full(len(GRID), start[0]), "random")
-    oracles = [run.curves.oracle[name, metric] for run in method.runs if (name, metric) in run.curves.oracle]
+    oracles = [run.oracle[name, metric] for run in method.runs if (name, metric) in run.oracle]
     if oracles:
         control_line(axes, GRID, mean_and_error(oracles, 1)[0], "oracle")
 
 
 def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[float, float]:
-    known = [method for method in methods if (name, metric) in method.runs[0].curves.referral]
-    runs = [[run.curves.referral[name, metric] for run in method.runs] for method in known]
+    known = [method for method in methods if (name, metric) in method.runs[0].referral]
+    runs = [[run.referral[name, metric] for run in method.runs] for method in known]
     values = np.concatenate([np.mean(of_method, axis=0)[: int(0.8 * len(GRID))] for of_method in runs])
     values = values[np.isfinite(values)]
     if not values.size:
@@ -533,13 +535,11 @@ def _blurs(results: TaskResults, collection: Collection) -> PaperFigure:
     """Figures 19 and 20: a row of panels per method, a line per blur constant."""
     number = {"severity_shift": "19", "country_shift": "20"}.get(results.kind, "")
     number = "" if results.criterion == JOINT_CRITERION else number
-    return PaperFigure(
-        file_name("blur", number, results),
-        number,
-        f"Referral by blur constant, {results.title()}",
+    caption, draw = (
         f"One line per blur constant of the preprocessing. {BANDS}",
         partial(_draw_blurs, results, collection),
     )
+    return PaperFigure.of(results, "blur", number, "Referral by blur constant, ", caption, draw)
 
 
 def _draw_blurs(results: TaskResults, collection: Collection) -> Figure:
@@ -574,7 +574,7 @@ def _curve_figure(
     panels: Sequence[Panel],
 ) -> PaperFigure:
     draw = partial(_draw_curves, results, collection, panels)
-    return PaperFigure(file_name(kind, number, results), number, f"{title}, {results.title()}", caption, draw)
+    return PaperFigure.of(results, kind, number, f"{title}, ", caption, draw)
 
 
 def _possible(methods: Sequence[MethodRuns], panels: Sequence[Panel]) -> list[Panel]:

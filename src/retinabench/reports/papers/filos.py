@@ -230,7 +230,7 @@ def _draw_roc(results: TaskResults, collection: Collection, one: MethodRuns) -> 
     figure, [[left, right]] = shared.panel_grid(1, 2)
     x = RATES[collection.rules]
     for k, share in enumerate((1.0, 0.9, _ROC_RETAINED)):
-        values = [run.curves.roc["in_domain", share] for run in one.runs if ("in_domain", share) in run.curves.roc]
+        values = [run.roc["in_domain", share] for run in one.runs if ("in_domain", share) in run.roc]
         if values:
             shared.draw_runs(left, Mark(k + 3, k), x, values, label=f"{100 * share:.0f} % retained")
     left.legend(loc="center", fontsize=8, frameon=False)

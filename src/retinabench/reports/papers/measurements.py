@@ -80,21 +80,17 @@ RANKED = (
 
 
 @dataclass(frozen=True)
-class Curves:
-    """Curves by set: `referral` and `oracle` by (set, metric), (101,) over `GRID`; `roc` by (set, share retained), over `RATES`."""
-
-    referral: dict[tuple[str, str], Floats] = field(default_factory=dict)
-    roc: dict[tuple[str, float], Floats] = field(default_factory=dict)
-    oracle: dict[tuple[str, str], Floats] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Measurements:
-    """The numbers of one predictions file by key, NaN where undefined, the reasons, and the curves on common grids."""
+    """The numbers of one predictions file by key, NaN where undefined, the reasons, and the curves on common grids.
+
+    Curves: `referral` and `oracle` by (set, metric), (101,) over `GRID`; `roc` by (set, share retained), over `RATES`.
+    """
 
     value: dict[Key, float] = field(default_factory=dict)
     why: dict[Key, str] = field(default_factory=dict)
-    curves: Curves = field(default_factory=Curves, repr=False)
+    referral: dict[Key, Floats] = field(default_factory=dict)
+    roc: dict[tuple[str, float], Floats] = field(default_factory=dict)
+    oracle: dict[Key, Floats] = field(default_factory=dict)
 
     def get(self, key: Key) -> float:
         return self.value.get(key, np.nan)
@@ -114,18 +110,18 @@ def _corrected(test: Predictions) -> Measurements:
             out.value[name, score] = value = float(SCORES[score](whole))
             if not np.isfinite(value):
                 out.why[name, score] = SCORES[score].why_undefined(whole)
-        _add_curves(out.curves, name, whole, METRICS)
+        _add_curves(out, name, whole, METRICS)
         perfect = Cases(images.cases.label, images.cases.prob, images.cases.log_loss).weighted(whole.weight)
         for metric, values in values_on_grid(perfect, GRID, FEWEST, CONTROLS).items():
-            out.curves.oracle[name, metric] = values
+            out.oracle[name, metric] = values
     if (part := rebalanced(test)) is not None:
         weight = grade_weight(part.grade)  # type: ignore[arg-type]  # `rebalanced` has checked the grades
         whole = Cases(part.label, part.prob, part.uncertainty).weighted(weight)
-        _add_curves(out.curves, "rebalanced", whole, ("accuracy", "auroc"))
+        _add_curves(out, "rebalanced", whole, ("accuracy", "auroc"))
     return out
 
 
-def _add_curves(out: Curves, name: str, whole: Weighted, metrics: Sequence[str]) -> None:
+def _add_curves(out: Measurements, name: str, whole: Weighted, metrics: Sequence[str]) -> None:
     for metric, values in values_on_grid(whole, GRID, FEWEST, metrics).items():
         out.referral[name, metric] = values
     for share in (1.0, *RETAINED):
@@ -170,7 +166,7 @@ def _published(test: Predictions, seed: int) -> Measurements:
             fault = name == "balanced" and metric in ("auroc", "auprc")
             of = sets["joint"] if fault else rows
             curve = published.referral_curve(test.label[of], test.prob[of], test.uncertainty[of], metric)
-            out.curves.referral[name, metric] = np.interp(GRID, curve.referred, curve.value)
+            out.referral[name, metric] = np.interp(GRID, curve.referred, curve.value)
             for p in REFERRED_PERCENT if metric in AT and name != "rebalanced" else ():
                 place = int(p / 100 * (len(curve.value) - 1))
                 out.value[name, f"{metric}_at_{p}"] = float(curve.value[place])
@@ -179,7 +175,7 @@ def _published(test: Predictions, seed: int) -> Measurements:
             if 0 < label[kept].sum() < len(kept):
                 curve_of_kept = roc_curve(label[kept], prob[kept])
                 sensitivity = published.sensitivity_at_nearest(curve_of_kept, RATES["published"])
-                out.curves.roc[name, share] = sensitivity
+                out.roc[name, share] = sensitivity
     return out
 
 
