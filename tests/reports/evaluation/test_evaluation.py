@@ -16,7 +16,7 @@ from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import difference_method
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
-from retinabench.metrics.registry import SCORES, ScoreValue
+from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation
@@ -174,13 +174,6 @@ def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):
         assert row[0] == pytest.approx(far - near, abs=1e-12)
         near, far = (np.average((joint.prob[r] > 0.5) == joint.label[r], weights=one[r]) for r in parts)
         assert row[1] == pytest.approx(far - near, abs=1e-12)
-
-
-def test_the_score_of_several_seeds_is_their_mean_with_its_standard_error():
-    values = [ScoreValue(v, v - 0.1, v + 0.2, 1) for v in (0.6, 0.8)]
-    found = evaluation._of_files(values, None)
-    assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.6, 0.9))
-    assert found.error == pytest.approx(0.1)  # 0.1414 / √2
 
 
 def test_of_many_methods_the_first_three_have_colours_and_the_others_are_grey():
