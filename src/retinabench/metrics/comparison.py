@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals
+from retinabench.core.results import Document, IntervalRow, Row, Tabular, draw_intervals
 from retinabench.core.seeds import numpy_generator
 from retinabench.core.untrusted import shown
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import check_level, check_seed, percentile_interval
+from retinabench.metrics.bootstrap import check_level, percentile_interval
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.image_sets import SET_LABELS, SETS
 from retinabench.metrics.intervals import holm, min_p
@@ -44,7 +44,7 @@ from retinabench.metrics.proportions import Interval
 from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import PLOTTED, check_known
-from retinabench.metrics.scoring import Rules, check_rules, frozen_threshold
+from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
@@ -154,7 +154,7 @@ class Comparison(Tabular, Document):
     thresholds: tuple[FrozenThreshold, ...] = (ABOVE_HALF, ABOVE_HALF)
     margin: float | None = None
 
-    _optional = ("margin",)
+    _schema, _optional = "retinabench.comparison/1", ("margin",)
 
     def __getitem__(self, name: str) -> SetComparison:
         return self.sets[name]
@@ -178,10 +178,6 @@ class Comparison(Tabular, Document):
             if (one := compared.scores.get(key))
         ]
         return draw_intervals(rows, axes, label=f"{self.a} - {self.b}", zero=True)
-
-    def to_dict(self) -> JsonObject:
-        """Return what `retinabench compare --json` writes."""
-        return {"schema": "retinabench.comparison/1", **super().to_dict()}
 
 
 def compare(
@@ -228,12 +224,9 @@ def compare(
         >>> rb.compare(model, model, bootstrap=0)["in_domain"]["accuracy"].difference
         0.0
     """
-    check_rules(rules)
+    ScoreSettings(rules, bootstrap, seed)
     check_known("score", scores, list(SCORES))
     check_known("set", sets, SETS)
-    if bootstrap < 0:
-        raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
-    check_seed(seed)
     check_level(level)
     if margin is not None:
         _check_margin(margin, scores, has_intervals=rules == "corrected" and bootstrap > 0)
@@ -427,6 +420,8 @@ class Ranking(Tabular, Document):
         1.0
     """
 
+    _schema = "retinabench.leaderboard/1"
+
     models: tuple[str, ...]
     bootstrap: int
     seed: int
@@ -455,10 +450,6 @@ class Ranking(Tabular, Document):
         best = [(model, ranking.models[model]) for model in ranking.order()]
         rows = [IntervalRow(model, one.value, one.low, one.high) for model, one in best]
         return draw_intervals(rows, axes, label=f"{SCORES[key].heading}, {SET_LABELS[name].lower()}")
-
-    def to_dict(self) -> JsonObject:
-        """Return plain dictionaries, lists, text, numbers and None."""
-        return {"schema": "retinabench.leaderboard/1", **super().to_dict()}
 
 
 def rank(

@@ -15,10 +15,9 @@ import numpy as np
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import Advance, Progress
 from retinabench.core.subprocesses import in_processes
-from retinabench.metrics.bootstrap import check_seed
 from retinabench.metrics.comparison import rank_methods
 from retinabench.metrics.paired import align
-from retinabench.metrics.scoring import RULES
+from retinabench.metrics.scoring import ScoreSettings
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.io import ReadEach, find_files, read_each
 from retinabench.predictions.table import Predictions
@@ -142,11 +141,7 @@ def collect(
     progress: Progress,
     read: ReadEach = read_each,
 ) -> Collection:
-    if rules not in RULES:
-        raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
-    if bootstrap < 0:
-        raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
-    check_seed(seed)
+    ScoreSettings(rules, bootstrap, seed)  # type: ignore[arg-type]  # refuses unknown rules
     paths = find_files(files)
     if not paths:
         raise InputError("there is nothing to tabulate", hint="Give one predictions file or more.")
