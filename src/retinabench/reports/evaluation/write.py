@@ -46,7 +46,7 @@ from retinabench.reports.grade_section import grade_section
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import OTHERS, LegendEntry, drawing, mark
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
-from retinabench.reports.toolkit.pages import Explorer, explorer
+from retinabench.reports.toolkit.pages import explorer
 from retinabench.reports.toolkit.tables import csv_bytes
 
 CONTENTS = (
@@ -419,7 +419,7 @@ def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[dict[
     return found
 
 
-def page_explorer(evaluation: Evaluation, grids: dict[int, PolicyGrid], images: ImageSource | None) -> Explorer:
+def page_explorer(evaluation: Evaluation, grids: dict[int, PolicyGrid], images: ImageSource | None) -> dict[str, Any]:
     named = {evaluation.methods[i].name: grid for i, grid in grids.items()}
     if images is None:
         return explorer(named, READER, None)

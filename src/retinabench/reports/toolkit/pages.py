@@ -154,20 +154,12 @@ THOUSAND = NumberFormat(0, scale=1000)
 Thumbnails = Callable[[str], str]  # image_id -> data URI, empty where there is no thumbnail.
 
 
-@dataclass(frozen=True)
-class Explorer:
-    """What a page's sliders show: JSON for its script, sensitivity and specificity of the reader, and whether rates became thresholds on the test images themselves."""
-
-    data: Markup
-    reader: tuple[float, float]
-    same_images: bool
-
-
 def explorer(
     grids: Mapping[str, PolicyGrid], reader: tuple[float, float], thumbnails: Thumbnails | None = None
-) -> Explorer:
+) -> dict[str, Any]:
+    """Return what a page's sliders show: JSON for its script, the rates of the reader, and whether shares became thresholds on the test images themselves."""
     same = any(rule.same_images for grid in grids.values() for rule in grid.rules)
-    return Explorer(script_json(_content(grids, thumbnails)), reader, same)
+    return {"data": script_json(_content(grids, thumbnails)), "reader": reader, "same_images": same}
 
 
 def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> JsonObject:
@@ -223,7 +215,8 @@ def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict
         for images in grid.images.values():
             for i in range(len(grid.thresholds)):
                 for j in range(len(grid.rules)):
-                    wanted.update(_first_missed(images, i, j))
+                    missed = (one.image_id for one in images[:MOST_IMAGES] if one.missed(i, j))
+                    wanted.update(islice(missed, SHOWN_IMAGES))
     found: dict[str, str] = {}
     left = MOST_THUMBNAIL_BYTES
     for image_id in sorted(wanted, key=lambda one: (-wanted[one], one)):
@@ -235,11 +228,6 @@ def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict
                 break
             found[image_id] = thumbnail
     return found
-
-
-def _first_missed(images: Sequence[RankedImage], threshold: int, rule: int) -> list[str]:
-    missed = (one.image_id for one in images[:MOST_IMAGES] if one.missed(threshold, rule))
-    return list(islice(missed, SHOWN_IMAGES))
 
 
 def _referral(rule: ReferralRule) -> str:

@@ -145,16 +145,9 @@ class Table:
 
     @classmethod
     def of(
-        cls,
-        caption: str,
-        columns: Sequence[Column],
-        rows: Sequence[Row],
-        *,
-        row_header: str = "",
-        note: str = "",
-        name: str = "",
+        cls, caption: str, columns: Sequence[Column], rows: Sequence[Row], *, row_header: str = "", note: str = ""
     ) -> Table:
-        return cls(caption, [Block(columns, rows)], row_header, note, name)
+        return cls(caption, [Block(columns, rows)], row_header, note)
 
     @property
     def width(self) -> int:
