@@ -133,15 +133,11 @@ def effective_images(success: Floats, weight: Floats, codes: NDArray[np.intp], l
     success (N,) in [0, 1]; weight (N,) > 0; codes (N,) numbers of patients; level of the two-sided interval, or of twice a
     one-sided test, for which it is used. The number need not be whole.
     """
-    sums = _sums_of_one(success, weight, codes, level)
+    order = np.argsort(codes, kind="stable")
+    sums = proportion_sums(success[order][None], weight[order], patient_starts(codes[order]), level)
     return float(
         min(sums.effective[0], weight.sum() ** 2 / (weight @ weight)) if 0 < sums.value[0] < 1 else sums.copies[0]
     )
-
-
-def _sums_of_one(y: Floats, w: Floats, codes: NDArray[np.intp], level: float, variance: float = 0.0) -> Sums:
-    order = np.argsort(codes, kind="stable")
-    return proportion_sums(y[order][None], w[order], patient_starts(codes[order]), level, variance)
 
 
 def binary(values: ArrayLike, name: str) -> Bools:

@@ -44,7 +44,7 @@ NHS = (round(1 - GOALS["nhs"].specificity, 10), GOALS["nhs"].sensitivity)
 """False-positive rate and sensitivity of the NHS screening standard: specificity 80 %, sensitivity 85 %."""
 
 
-Control = tuple[str, Floats]  # label, and the grey reference curve over GRID
+Control = tuple[str, Floats, Floats]  # label, x and y of a grey reference curve
 
 
 def referral_panel(
@@ -121,8 +121,8 @@ def reliability_panel(points: Sequence[tuple[str, Floats, Floats, Floats, Floats
 def _draw_controls(axes: Axes, controls: Sequence[Control], limits: tuple[float, float]) -> None:
     """Draw the controls; their labels stand outside at the height of their ends, at least a line apart."""
     ends = []
-    for label, values in controls:
-        x, y = thin(GRID), thin(values)
+    for label, *curve in controls:
+        x, y = map(thin, curve)
         axes.plot(x, y, color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2)
         if (known := y[np.isfinite(y)]).size:
             share = (known[-1] - limits[0]) / (limits[1] - limits[0])
@@ -256,13 +256,13 @@ def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:
     start = evaluation.get(evaluation.leader, name, metric).value
     curves = [values_on_grid(case.oracle.weighted(), GRID, FEWEST, [metric])[metric] for case in cases]
     oracle = np.mean(curves, axis=0)
-    return [("random", np.where(GRID < 1, start, np.nan)), ("oracle", oracle)]
+    return [("random", GRID, np.where(GRID < 1, start, np.nan)), ("oracle", GRID, oracle)]
 
 
 def _limits(metric: str, lines: dict[str, list[Line]], controls: dict[str, list[Control]]) -> tuple[float, float]:
     """Return one range for all sets, so that they can be compared by eye; it holds the lines, not the bands."""
     seen = [line.y[: int(0.8 * len(GRID))] for group in lines.values() for line in group]
-    seen += [values[:1] for group in controls.values() for _, values in group]
+    seen += [values[:1] for group in controls.values() for *_, values in group]
     values = np.concatenate(seen) if seen else np.empty(0)
     values = values[np.isfinite(values)]
     if not values.size:
@@ -337,9 +337,7 @@ def rejection_panel(one: Rejections, name: str, figure_id: str) -> Panel:
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     axes.fill_between(REMOVED, low, high, color=FAINT, linewidth=0)
     limits = (least - 0.1 * (1 - least) - 1e-3, 1 + 0.02 * (1 - least))
-    _draw_controls(
-        axes, [Control("random", REMOVED, (low + high) / 2), Control("oracle", REMOVED, one.oracle_curve)], limits
-    )
+    _draw_controls(axes, [("random", REMOVED, (low + high) / 2), ("oracle", REMOVED, one.oracle_curve)], limits)
     draw_lines(axes, lines)
     axes.set(xlim=(0, 1), ylim=limits, xlabel="removed, the most uncertain first", ylabel="accuracy of the rest")
     percent_axis(axes.xaxis)
