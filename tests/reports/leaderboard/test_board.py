@@ -99,7 +99,7 @@ def test_tables_hold_every_method_and_score(board) -> None:
     own = tables.scores_table(board, next(iter(board.entries)))
     assert len(own.blocks[0].rows) == 3
     first = tables.method_rows(board, "joint")[0]
-    assert len(first.cells) == len(tables.specs_of(board, "joint"))
+    assert len(first["cells"]) == len(tables.specs_of(board, "joint"))
     assert tables.specs_of(board, "joint")[0].name == board.benchmark.primary
     assert board.benchmark.name == NAME
 
