@@ -272,16 +272,15 @@ def _results(
         len(part),
         None if part.patient_id is None else len(np.unique(part.patient_id)),
         int(part.label.sum()),
-        {name: _value(value) for name, value in {**scores, **areas, **more}.items()},
+        {
+            name: ScoreValue(np.nan, why="one class only") if value is None else ScoreValue(value)
+            for name, value in {**scores, **areas, **more}.items()
+        },
         referral={
             metric: {f"{r:g}": float(curve.value[int(r * (len(curve.value) - 1))]) for r in REFERRED}
             for metric, curve in curves.items()
         },
     )
-
-
-def _value(value: float | None) -> ScoreValue:
-    return ScoreValue(np.nan, why="one class only") if value is None else ScoreValue(value)
 
 
 def balanced_rows(shifted: ArrayLike, seed: int | np.random.RandomState) -> Index:

@@ -64,10 +64,6 @@ def is_known(name: str) -> bool:
     )
 
 
-def is_number(name: str) -> bool:
-    return is_known(name) and name not in TEXT
-
-
 def check_columns(
     path: str | Path | None, names: Sequence[str], own: Sequence[str], *, unlabelled: bool = False
 ) -> None:

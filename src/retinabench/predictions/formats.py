@@ -45,9 +45,10 @@ from retinabench.predictions.columns import (
     MAX_TEXT_BYTES,
     MAX_VALUES,
     OPTIONAL,
+    TEXT,
     check_columns,
     check_size,
-    is_number,
+    is_known,
     is_usual,
     kept_places,
     metadata_json,
@@ -223,7 +224,7 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
     check_columns(path, layout.names, header_names, unlabelled=reading.unlabelled)
     _csv_size(path, sum(sample_number(name) is not None for name in layout.names))
     places, layout = kept_places(layout)
-    numbers = {place for place, name in zip(places, layout.names, strict=True) if is_number(name)}
+    numbers = {place for place, name in zip(places, layout.names, strict=True) if is_known(name) and name not in TEXT}
     table = csv_columns(path, encoding, delimiter, len(header_names), places, numbers)
     check_size(path, table.num_rows, max(1, len(places) - 2))
     if not _ends_with_line_end(path):

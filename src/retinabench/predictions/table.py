@@ -317,7 +317,7 @@ class Predictions(Constructors, Tabular):
                 file=self.source,
                 hint="Store the samples member by member, equally many each.",
             )
-        if not stated_samples(self.metadata):
+        if not self.metadata.get("samples") and self.metadata.get("members", 1) == 1:  # else they are posterior samples
             refuse_classes(check, columns["probs"])
         columns["notes"] = tuple(dict.fromkeys(notes))
         columns["subgroups"] = {
@@ -478,8 +478,3 @@ def concatenate(parts: Sequence[Predictions]) -> Predictions:
     shared = [name for name in first.uncertainties if all(name in part.uncertainties for part in parts)]
     uncertainties = {name: np.concatenate([part.uncertainties[name] for part in parts]) for name in shared}
     return replace(first, **columns, uncertainties=uncertainties, subgroups={}, source=None)
-
-
-def stated_samples(metadata: Mapping[str, object]) -> bool:
-    """Tell whether the origin of predictions says that their columns are posterior samples."""
-    return bool(metadata.get("samples")) or metadata.get("members", 1) != 1

@@ -324,9 +324,13 @@ def arguments_of(table: FileColumns, reading: Reading) -> dict[str, Any]:
         known["probs"] = referable_probability(check, probs, _lowest_class(check, probs, reading))
         if reading.grades and probs.shape[1] == GRADES:
             known["grade_prob"] = probs
-        notes.append(_said_of_classes(probs.shape[1], reading))
-    elif "prob" in table.layout.usual:
-        _refuse_decisions(check, probs)
+        second = "softmax over two classes: P(referable) is the second column"
+        kind = f"{probs.shape[1]} {'grades' if reading.grades else 'classes'}"
+        several = f"softmax over {kind}: P(referable) is the sum from {reading.lowest} on"
+        notes.append(second if probs.shape[1] == 2 else several)
+    elif "prob" in table.layout.usual and np.isin(probs, (0, 1)).all():
+        hint = "Export the probabilities; if these are meant, say so: --column prob=NAME."
+        raise check.fail("prob", None, "holds only 0 and 1: decisions, not probabilities", hint)
     layout = table.layout
     if (name := _no_split(known, layout)) is not None:
         further[name] = known.pop("split")
@@ -373,18 +377,6 @@ def _lowest_class(check: Check, probs: NDArray[np.float64], reading: Reading) ->
         return reading.lowest
     hint = "Are they the grades 0 to 4? Add --grades." if classes == 5 else "Add --referable-from CLASS."
     raise check.fail("probs", None, f"has {classes} classes, and it is not said which are referable", hint)
-
-
-def _said_of_classes(classes: int, reading: Reading) -> str:
-    if classes == 2:
-        return "softmax over two classes: P(referable) is the second column"
-    return f"softmax over {classes} {'grades' if reading.grades else 'classes'}: P(referable) is the sum from {reading.lowest} on"
-
-
-def _refuse_decisions(check: Check, probs: NDArray[np.float64]) -> None:
-    if np.isin(probs, (0, 1)).all():
-        hint = "Export the probabilities; if these are meant, say so: --column prob=NAME."
-        raise check.fail("prob", None, "holds only 0 and 1: decisions, not probabilities", hint)
 
 
 def _no_split(known: Mapping[str, NDArray[Any]], layout: Layout) -> str | None:

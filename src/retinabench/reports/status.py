@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from rich.text import Text
 from retinabench.core.errors import InputError
 from retinabench.core.files import check, sha256
 from retinabench.core.results import Document, JsonObject
-from retinabench.metrics.actions import FrozenRule, read_rule
+from retinabench.metrics.actions import read_rule
 from retinabench.reports.actions import LOG, judged, read_log
 from retinabench.reports.guarantees import SHEET
 from retinabench.reports.monitoring import goal_text
@@ -81,7 +81,11 @@ def _status(
     except InputError as error:
         return CertificateStatus(name, False, f"refused or damaged: {error.problem}", (), 0, 0, "", "", "", sheet, "")
     lines = [(out, line) for out, log in logs for line in log if line["certificate"] == digest]
-    alarms = list(_drifts(rule, lines))
+    alarms = [
+        alarm
+        for out in dict.fromkeys(out for out, _ in lines)
+        if (alarm := judged([line for place, line in lines if place == out], rule, out).alarm) is not None
+    ]
     newest = max(
         (one for one in watched if one[1].get("certificate") == digest),
         key=lambda one: one[0].stat().st_mtime,
@@ -107,13 +111,6 @@ def _status(
         tuple(goal_text(one) for one in rule.goals), len(lines), patients, last, alarms[0] if alarms else "", seen,
         sheet, replaced,
     )  # fmt: skip
-
-
-def _drifts(rule: FrozenRule, lines: list[tuple[Path, JsonObject]]) -> Iterator[str]:
-    for out in dict.fromkeys(out for out, _ in lines):
-        alarm = judged([line for place, line in lines if place == out], rule, out).alarm
-        if alarm is not None:
-            yield alarm
 
 
 def status_lines(found: list[CertificateStatus]) -> list[Text]:

@@ -148,12 +148,6 @@ def _draw_histogram(axes: Axes, values: Floats, correct: Bools, edges: Floats) -
         axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=TEXT, color=color, va="center")
 
 
-def predicted_by_bin(case: SetPredictions) -> tuple[Floats, Bools]:
-    total = np.bincount(case.bins, minlength=BINS)
-    filled = total > 0
-    return np.bincount(case.bins, case.prob, BINS)[filled] / total[filled], filled
-
-
 LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
 
 
@@ -166,15 +160,6 @@ def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:
         shown = len(evaluation.methods) <= MOST_COLORS or i == evaluation.leader
         lines.append(Line(mark, band.x, band.y, *((band.low, band.high) if shown else (None, None))))
     return lines
-
-
-def _spoken(evaluation: Evaluation, name: str, score: str) -> str:
-    said = []
-    for i, method in enumerate(evaluation.methods):
-        estimate = evaluation.get(i, name, score)
-        if (i, name) in evaluation.cases:
-            said.append(f"{method.name} {plain(estimate.value, 3)}")
-    return "; ".join(said)
 
 
 def _at_share(evaluation: Evaluation, name: str, metric: str) -> str:
@@ -204,7 +189,12 @@ def roc_panels(evaluation: Evaluation) -> list[Panel]:
     for name in evaluation.sets:
         lines = _lines(evaluation, name, "roc")
         if lines:
-            said = f"Area under the curve: {_spoken(evaluation, name, 'auroc')}. The NHS standard lies at a false-positive rate of {NHS[0]} and a sensitivity of {NHS[1]}."
+            areas = "; ".join(
+                f"{method.name} {plain(evaluation.get(i, name, 'auroc').value, 3)}"
+                for i, method in enumerate(evaluation.methods)
+                if (i, name) in evaluation.cases
+            )
+            said = f"Area under the curve: {areas}. The NHS standard lies at a false-positive rate of {NHS[0]} and a sensitivity of {NHS[1]}."
             title = f"ROC curves, {SET_LABELS[name].lower()}"
             figure = roc_panel(lines)
             svg = to_svg(figure, f"roc-{name}", title=title, description=said)
@@ -280,10 +270,13 @@ def histogram_panels(evaluation: Evaluation) -> list[Panel]:
         found = {name: case for name in sets if (case := evaluation.first(i, name)) is not None}
         if not found:
             continue
-        everything = np.concatenate([case.uncertainty for case in found.values()])
         kind = next(iter(found.values())).uncertainty_name
         label = {"own": "own uncertainty", "total": "entropy (nats)"}.get(kind, kind.replace("_", " "))
-        limits = _uncertainty_limits(everything, kind in ("total", "aleatoric"))
+        low, high = 0.0, float(np.log(2))  # of an entropy
+        if kind not in ("total", "aleatoric"):
+            everything = np.concatenate([case.uncertainty for case in found.values()])
+            low, high = float(everything.min()), float(everything.max())
+        limits = (low, high) if high > low else (low - 0.5, low + 0.5)
         figure = histogram_panel(found, limits=limits, label=label)
         errors = "; ".join(
             f"{SET_LABELS[n].lower()}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
@@ -292,13 +285,6 @@ def histogram_panels(evaluation: Evaluation) -> list[Panel]:
         svg = to_svg(figure, f"histogram-{i}", title=f"Uncertainty of {method.name} by grade", description=errors)
         panels.append(Panel(method.name, svg))
     return panels
-
-
-def _uncertainty_limits(values: Floats, entropy: bool) -> tuple[float, float]:
-    if entropy:
-        return 0.0, float(np.log(2))
-    low, high = float(values.min()), float(values.max())
-    return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
 def _median(values: Floats) -> str:
@@ -314,7 +300,9 @@ def reliability_panels(evaluation: Evaluation) -> list[Panel]:
             case, band = evaluation.first(i, name), evaluation.curves.get((i, name, "observed"))
             if case is None or band is None:
                 continue
-            x, filled = predicted_by_bin(case)
+            total = np.bincount(case.bins, minlength=BINS)
+            filled = total > 0
+            x = np.bincount(case.bins, case.prob, BINS)[filled] / total[filled]
             places.append((color, x, band.y[filled], band.low[filled], band.high[filled]))
             counts.append(np.histogram(case.prob, np.linspace(0, 1, 21))[0].astype(float))
             said.append(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check_writable, write_bytes, write_json
@@ -90,7 +89,7 @@ def render(
         "one_class": one_class,
         "single": len(evaluation.domains) == 1,
         "thresholds": _thresholds(evaluation),
-        "show": _show,
+        "show": lambda one, style="plain": one.whole_html(NumberFormat(2, signed=style == "signed")),
         "shown": _shown,
         "per_image": PER_IMAGE,
         "patients_tables": tables.patients_tables(evaluation),
@@ -142,10 +141,6 @@ def _rejections(evaluation: Evaluation) -> list[dict[str, object]]:
             ],
         })  # fmt: skip
     return shown
-
-
-def _show(quantity: Quantity, style: str = "plain") -> Markup:
-    return quantity.whole_html(NumberFormat(2, signed=style == "signed"))
 
 
 def _shown(share: Interval, scale: float = 100) -> str:

@@ -48,7 +48,11 @@ def write_site(
     folder = Workspace(out, "leaderboard site", MANIFEST)
     folder.check_empty()
     with folder.lock():
-        found = _failures(boards, images or {})
+        found = {
+            (key, board.benchmark.name): pages.failures_of(board, key, shown=board.benchmark.name in (images or {}))
+            for board in boards
+            for key in board.entries
+        }
         names = list(_names(boards, found))
         before = [str(name) for name in (folder.manifest() or {}).get("files", [])]
         _write_manifest(out, sorted({*before, *names}))
@@ -66,14 +70,6 @@ def write_site(
 
 def _write_manifest(out: Path, names: Sequence[str]) -> None:
     write_bytes(out / MANIFEST, json_text({"schema": "retinabench.site/1", "files": list(names)}).encode())
-
-
-def _failures(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource]) -> Failures:
-    return {
-        (key, board.benchmark.name): pages.failures_of(board, key, shown=board.benchmark.name in images)
-        for board in boards
-        for key in board.entries
-    }
 
 
 def _names(boards: Sequence[BenchmarkBoard], found: Failures) -> Iterator[str]:
