@@ -299,13 +299,8 @@ class _Sides:
 
 
 def claims_table(judged: Sequence[JudgedClaim]) -> Table:
-    columns = [
-        Column("claim", text=True),
-        Column("verdict", text=True),
-        Column("as claimed"),
-        Column("against"),
-        Column("of"),
-    ]
+    columns = [Column(name, text=True) for name in ("claim", "verdict")]
+    columns += [Column(name) for name in ("as claimed", "against", "of")]
     rows = []
     for one in judged:
         known = [part.resolved for part in one.statements if math.isfinite(part.difference)]
@@ -318,20 +313,12 @@ def write_claims(judged: Sequence[JudgedClaim], out: Path) -> list[Path]:
     form = NumberFormat(3, signed=True)
     parts = [to_markdown(claims_table(judged))]
     for one in judged:
-        rows = [
-            Row(
-                part.label,
-                [
-                    Cell.number(part.difference, part.low, part.high, form=form, why=part.why or ""),
-                    Cell(p_value(part.p_holm)),
-                ],
-            )
-            for part in one.statements
-        ]
-        columns = [Column("difference"), Column("p (Holm)")]
-        parts.append(
-            to_markdown(Table.of(f"{one.section}: {one.text}: {one.verdict}", columns, rows, row_header="statement"))
-        )
+        rows = []
+        for part in one.statements:
+            difference = Cell.number(part.difference, part.low, part.high, form=form, why=part.why or "")
+            rows.append(Row(part.label, [difference, Cell(p_value(part.p_holm))]))
+        columns, caption = [Column("difference"), Column("p (Holm)")], f"{one.section}: {one.text}: {one.verdict}"
+        parts.append(to_markdown(Table.of(caption, columns, rows, row_header="statement")))
     files = [out / "claims.md", out / "claims.json"]
     write_bytes(files[0], "\n".join(["# Claims of Band et al. 2021", "", *parts]).encode())
     write_json(files[1], {"schema": "retinabench.claims/1", "claims": [one.to_dict() for one in judged]})
