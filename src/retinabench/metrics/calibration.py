@@ -37,9 +37,6 @@ BLOCK = 2**16  # Images that are drawn at once, so that what is made of them sta
 ROUNDS, TOLERANCE = 100, 1e-12
 
 
-# ------------------------------------------------------------------------------------- errors in bins
-
-
 @dataclass(frozen=True)
 class Bins:
     """A reliability diagram: per bin (M,) its weight, and the weighted means forecast and observed (NaN if empty)."""
@@ -156,7 +153,7 @@ def murphy_of(w: Weighted) -> Murphy:
     return Murphy(brier, rel, res, unc, brier - (rel - res + unc), 1 - brier / unc if unc > 0 else np.nan)
 
 
-# ------------------------------------------------------------------------------------- the debiased error
+# The debiased error.
 #
 # An expected calibration error adds up |gap| over bins, and chance makes every gap larger: a calibrated model never has 0, its
 # replicates scatter even more, and no bootstrap interval holds its true 0. Here the gaps are squared, which lets chance be taken
@@ -254,9 +251,6 @@ def _first(sizes: Floats, above: Floats) -> float:
     return float(sizes[k - 1] + (sizes[k] - sizes[k - 1]) * above[k - 1] / (above[k - 1] - above[k]))
 
 
-# ------------------------------------------------------------------------------------- null bands
-
-
 def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of, tuple[float, float, float]]:
     """Return the ECE that a perfectly calibrated model with these forecasts would show, in bins of equal width.
 
@@ -352,9 +346,6 @@ def shared_residual(w: Weighted, of: Of = "positive_class") -> float:
     )
     correlation = together / expected if expected > 1e-12 else 0.0
     return float(np.clip(np.sin(np.pi / 2 * np.clip(correlation, 0, 1)), 0, 0.99))
-
-
-# ------------------------------------------------------------------------------------- the calibration line
 
 
 @dataclass(frozen=True)
@@ -485,9 +476,6 @@ def correct_prior(prob: ArrayLike, positive_weight: float) -> Floats:
         raise InputError(f"the weight of positive images is {positive_weight}", hint="It must be above 0.")
     p = np.asarray(prob, np.float64)
     return np.asarray(p / (p + positive_weight * (1 - p)))
-
-
-# ------------------------------------------------------------------------------------- what is shown of a set
 
 
 @dataclass(frozen=True)

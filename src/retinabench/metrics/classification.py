@@ -19,9 +19,6 @@ from retinabench.metrics.weighted_images import SLACK, Cases, Weighted, ratio
 EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 to 4, counted in the label file
 
 
-# ------------------------------------------------------------------------------- from arrays
-
-
 def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Return P(a positive image ranks above a negative one) + P(tie) / 2; NaN with one class."""
     return float(auroc_of(Cases(label, prob).weighted(weight)))
@@ -30,9 +27,6 @@ def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) ->
 def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Return the mean of -ln P(label), nats per image; probabilities are clipped to [1e-15, 1 - 1e-15]."""
     return float(nll_of(Cases(label, prob).weighted(weight)))
-
-
-# ------------------------------------------------------------------- ratios of weighted sums
 
 
 def accuracy_of(w: Weighted) -> Floats:
@@ -107,9 +101,6 @@ def specificity_of(w: Weighted) -> Floats:
         Altman and Bland, Diagnostic tests 1: sensitivity and specificity, BMJ 308:1552 (1994).
     """
     return ratio(w.sum(~(w.cases.label | w.cases.called)), w.negatives)
-
-
-# ------------------------------------------------------------------------------- from a ranking
 
 
 def auroc_of(w: Weighted) -> Floats:
@@ -196,9 +187,6 @@ def _shifted_mass(w: Weighted) -> Floats:
     return np.zeros_like(w.mass) if w.cases.shifted is None else w.block_sums(w.weight * w.cases.shifted)
 
 
-# ------------------------------------------------- what intervals count and rank, for one weighting
-
-
 def right_counts(w: Weighted) -> tuple[Bools, Floats]:
     return ~w.cases.error, w.weight
 
@@ -218,9 +206,6 @@ def ranked_classes(w: Weighted) -> tuple[Floats, Floats, Floats]:
 def ranked_domains(w: Weighted) -> tuple[Floats, Floats, Floats]:
     shifted = np.zeros(len(w.cases), bool) if w.cases.shifted is None else w.cases.shifted
     return w.cases.uncertainty, w.weight * shifted, w.weight * ~shifted
-
-
-# ------------------------------------------------------------------------------------ ROC curve
 
 
 @dataclass(frozen=True)
@@ -316,9 +301,6 @@ def partial_auroc_of(w: Weighted, specificity: float) -> Floats:
     top = hit[..., :-1] + rise * np.divide(inside, width, out=np.ones_like(width), where=width > 0)
     area = ratio((inside * (hit[..., :-1] + top)).sum(axis=-1) / 2, hit[..., -1] * false[..., -1])
     return (1 + (area - most**2 / 2) / (most - most**2 / 2)) / 2
-
-
-# ------------------------------------------------------------------------------- weights of sets
 
 
 def balanced_weight(shifted: Bools, weight: Floats | None = None) -> Floats:

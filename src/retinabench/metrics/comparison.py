@@ -55,9 +55,6 @@ Model = Predictions | Sequence[Predictions]
 NO_INTERVALS = "the published protocol has no intervals"
 
 
-# -------------------------------------------------------------------------------------------------- two models
-
-
 @dataclass(frozen=True)
 class Difference(Document):
     """A score of two models and their difference a - b; NaN where undefined, with the reason in `why`.
@@ -330,9 +327,6 @@ def _published(
                 found[score] = Difference(a, b, a - b, version=entry.version, why=why)
         table[name] = SetComparison(first.images, first.patients, first.positives, found)
     return table
-
-
-# ---------------------------------------------------------------------------------------------- several models
 
 
 @dataclass(frozen=True)

@@ -162,9 +162,6 @@ def _band(w: Weighted, value: Floats, draws: Floats, level: float) -> Floats:
     return np.array(ends).T
 
 
-# ---------------------------------------------------------------------------------------------- all of one set
-
-
 @dataclass(frozen=True)
 class GradeScores(Document):
     """The scores of the grades of one set.

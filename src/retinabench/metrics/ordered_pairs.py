@@ -179,9 +179,6 @@ def _ordered_pairs(rows: Index, label: Bools, prob: Floats, weight: Floats) -> f
     return float(np.sum(positive * (below + negatives))) / 2
 
 
-# ------------------------------------------------------------------------------- how pairs are found
-
-
 def two_tails(label: Bools, lower: Bools) -> Iterator[Step]:
     """A positive image stands above the earlier negatives of the lower tail, a negative one below the upper positives.
 

@@ -283,9 +283,6 @@ def notes_on(
     return tuple(notes)
 
 
-# ------------------------------------------------------------------------------------------------ one pair
-
-
 @dataclass(frozen=True, eq=False)
 class Side:
     """A method by one score: its values over seeds (S,), the replicates (R,) of their mean, and what each seed adds to it.

@@ -254,9 +254,6 @@ def _why_undefined(w: Weighted, metric: str, value: Floats, area: float) -> str 
     return f"needs {least.replace('%', ' %')}: here {w.positives:g} positive and {w.negatives:g} negative in all"
 
 
-# ---------------------------------------------------------------------------- values at every count, (..., K)
-
-
 def _mean_of(w: Weighted, values: Floats) -> Floats:
     return np.asarray(w.along(w.block_sums(w.weight * values)) / w.points)
 
@@ -296,9 +293,6 @@ METRICS: dict[str, Callable[[Weighted], Floats]] = {
 }
 # Of `grades.GradedCases` there is one more.
 _VALUES = METRICS | {"grade_error": lambda w: _mean_of(w, w.cases.grade_error)}
-
-
-# ------------------------------------------------------------------------- average precision at every count
 
 
 def auprc_values(w: Weighted) -> tuple[Floats, Bools | None]:
@@ -417,9 +411,6 @@ class _Entered:
             return np.nan
         np.divide(above, called, out=called)
         return float((self.base[2].dot(called) + fraction * self.gain[2].dot(called)) / positives)
-
-
-# -------------------------------------------------------- average precision at a few counts of many weightings
 
 
 def coarse_auprc_area(w: Weighted) -> Floats:

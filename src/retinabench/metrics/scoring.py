@@ -265,9 +265,6 @@ def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -
     return notes
 
 
-# ------------------------------------------------------------------------------- one set by the corrected rules
-
-
 class _Bootstrap(NamedTuple):
     """How intervals are computed, and the scores whose replicates (R, K) are kept, by the name of the set."""
 

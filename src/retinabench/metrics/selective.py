@@ -128,9 +128,6 @@ def accuracy_at(w: Weighted, coverage: Floats) -> Floats:
     return 1 - w.locate(retained).retained(w.wrong_mass) / retained
 
 
-# ------------------------------------------------------------------------- rejection curves of the folds of a cross-validation
-
-
 def vertical_accuracy(folds: Sequence[Weighted], removed: Floats) -> Floats:
     """(M,) accuracy of the retained where fractions (M,) of each fold are removed, averaged vertically: the mean over folds."""
     return np.asarray(np.mean([accuracy_at(w, 1 - removed) for w in folds], axis=0))
@@ -187,9 +184,6 @@ def _rises_and_fall(curves: Floats) -> tuple[Floats, Floats]:
     steps, fall = np.diff(curves, axis=1), (np.maximum.accumulate(curves, axis=1) - curves).max(axis=1)
     rising = (steps > SAME) | (curves[:, 1:] >= 1 - SAME)
     return np.asarray(rising.mean(axis=1)), np.asarray(np.where(fall > SAME, fall, 0.0))
-
-
-# ------------------------------------------------------------------------- what remains after a share is referred
 
 
 def referred_names(referred: float = 0.5) -> tuple[str, ...]:

@@ -380,9 +380,6 @@ def report(
     return write_report(methods, out, settings, title=title)
 
 
-# ------------------------------------------------------------------ outcomes at other thresholds, of the sliders
-
-
 def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
     others = [i for i in range(len(evaluation.methods)) if i != evaluation.leader]
     order, s = [evaluation.leader, *others][:MOST_METHODS], evaluation.settings

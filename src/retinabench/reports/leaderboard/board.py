@@ -188,9 +188,6 @@ def known_score(score: str) -> str:
     return score
 
 
-# ------------------------------------------------------------------------------------------------------ entries
-
-
 def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[Submission]:
     entries: list[Submission] = []
     files: list[Path] = []
@@ -244,9 +241,6 @@ def _bare_card(title: str, number: int) -> Card:
         pretrained=False,
         tuned_on="validation",
     )
-
-
-# ---------------------------------------------------------------------------------------------------- baselines
 
 
 @cache

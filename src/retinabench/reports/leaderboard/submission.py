@@ -55,9 +55,6 @@ Kind = Literal["baseline", "submission", "file", "trivial"]
 """Where an entry comes from: the package, a submission, a bare file; or it is no method, and shown without a rank."""
 
 
-# ---------------------------------------------------------------------------------------------------- the card
-
-
 class Card(Frozen):
     """What a submission says of itself."""
 
@@ -155,9 +152,6 @@ def card_toml(card: Card) -> str:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\u{ord(match[0]):04x}", escaped) + '"'
-
-
-# --------------------------------------------------------------------------------------------- a predictions file
 
 
 def read_checked(file: Path, benchmark: FrozenBenchmark) -> Predictions:
@@ -275,9 +269,6 @@ def _refused(
 ) -> InputError:
     number = None if row is None else row + 1
     return InputError(problem, file=predictions.source, row=number, column=column, hint=hint)
-
-
-# --------------------------------------------------------------------------------------------------- the folder
 
 
 @dataclass(frozen=True, eq=False)
