@@ -46,6 +46,13 @@ from retinabench.predictions.table import Predictions
 BETS: Floats = np.asarray(0.5 ** np.arange(1, 9), np.float64)
 """Shares of the wealth that are staked; the best one against a share p of errors at goal a is (p - a) / (1 - a)."""
 
+DROP = 4.0  # in log likelihood: holds the onset in 97 to 99 % of simulated alarms (`benchmarks/new_data.py`)
+Days = NDArray[np.datetime64]
+_DAY = re.compile(r"(\d{4})-(\d{2})(-(\d{2})([T ].*)?)?$")
+_WITH_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})$")  # always the day first
+MOST_WINDOWS = 36
+MOST_REFERENCE = 1000  # validation patients whose values a certificate keeps, by which drift is seen
+
 
 def log_wealth(increments: ArrayLike) -> Floats:
     x = np.asarray(increments, np.float64)
@@ -73,9 +80,6 @@ def first_alarm(log_wealths: ArrayLike, level: float) -> int | None:
     """Return the first step (from 0) at which the wealth reaches 1 / level, or None."""
     reached = np.flatnonzero(np.asarray(log_wealths) >= -np.log(level))
     return int(reached[0]) if len(reached) else None
-
-
-DROP = 4.0  # in log likelihood: holds the onset in 97 to 99 % of simulated alarms (`benchmarks/new_data.py`)
 
 
 def onset(increments: ArrayLike) -> tuple[int, int, int]:
@@ -118,13 +122,6 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
     p = np.asarray(p_values, np.float64)
     line, bowl = 2 * p - 1, 12 * (p - 0.5) ** 2 - 1
     return mean_log_wealth(log_wealth(np.stack([line, -line, bowl, -bowl / 2])))
-
-
-Days = NDArray[np.datetime64]
-_DAY = re.compile(r"(\d{4})-(\d{2})(-(\d{2})([T ].*)?)?$")
-_WITH_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})$")  # always the day first
-MOST_WINDOWS = 36
-MOST_REFERENCE = 1000  # validation patients whose values a certificate keeps, by which drift is seen
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,6 +47,13 @@ from retinabench.metrics.weighted_images import EPS, Cases, Weighted, ratio
 from retinabench.predictions.table import Predictions
 
 GRID = np.arange(20) / 20  # shares referred at which the curve is given
+_score = partial(ScoreSpec, by_rows=False)
+FEWEST = 10
+_FEW = f"no interval: fewer than {FEWEST} patients have a grade of 2 or more, which decide the score"
+_UNDEFINED = {
+    "quadratic_kappa": "all images have, and are called, one grade",
+    "severe_called_healthy": "no image has grade 3 or 4",
+}
 
 
 class GradedCases(Cases):
@@ -127,7 +134,6 @@ def _share(name: str, label: str, direction: Literal["higher", "lower"], counts:
     return _score(name, label, direction, "", 1, partial(_share_of, counts=counts), interval=Proportion(counts))
 
 
-_score = partial(ScoreSpec, by_rows=False)
 _AREA = Loss(partial(_pseudo_loss, name="grade_error", area=True), 0.0, 4.0)
 _BUILTIN = (
     _score(
@@ -145,12 +151,6 @@ _BUILTIN = (
     ),
 )  # fmt: skip
 GRADE_SCORES = {spec.name: spec for spec in _BUILTIN}
-FEWEST = 10
-_FEW = f"no interval: fewer than {FEWEST} patients have a grade of 2 or more, which decide the score"
-_UNDEFINED = {
-    "quadratic_kappa": "all images have, and are called, one grade",
-    "severe_called_healthy": "no image has grade 3 or 4",
-}
 
 
 def _band(w: Weighted, value: Floats, draws: Floats, level: float) -> Floats:

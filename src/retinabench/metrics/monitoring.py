@@ -69,6 +69,12 @@ from retinabench.predictions.table import Predictions
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Days = NDArray[np.datetime64]
+RESULT_SCHEMA = "retinabench.monitor/2"
+SENSITIVITY = Goal("sensitivity", 0.5)  # its value is shown whatever the goals are; none is set here
+DRIFT = ("prob", "uncertainty")  # what is watched for drift
+LEVEL = 0.05
+
 
 def cases_of(rule: FrozenRule, images: Watched) -> ReferralCases:
     codes = np.unique(images.patient, return_inverse=True)[1]
@@ -118,12 +124,6 @@ def read_by_expert(rule: FrozenRule, images: Watched) -> Bools:
         return np.asarray(images.uncertainty > rule.threshold)
     low, high = (math.nan if end is None else end for end in (rule.negative, rule.positive))
     return np.asarray(~((images.prob <= low) | (images.prob >= high)))
-
-
-Days = NDArray[np.datetime64]
-RESULT_SCHEMA = "retinabench.monitor/2"
-SENSITIVITY = Goal("sensitivity", 0.5)  # its value is shown whatever the goals are; none is set here
-DRIFT = ("prob", "uncertainty")  # what is watched for drift
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,9 +248,6 @@ class Monitoring(Tabular):
         content: JsonObject = json_content(vars_of(self))
         content["drift"]["reference_patients"] = content.pop("reference")
         return {"schema": RESULT_SCHEMA, "alarm": self.alarm, **content}
-
-
-LEVEL = 0.05
 
 
 def monitor(

@@ -33,6 +33,8 @@ from retinabench.predictions.table import Predictions
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+SCHEMA = "retinabench.plan/1"
+
 
 @dataclass(frozen=True)
 class Assumptions:
@@ -119,9 +121,6 @@ def from_pilot(
         predictors=np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
         origin=f"pilot of {len(part):,} images",
     )
-
-
-SCHEMA = "retinabench.plan/1"
 
 
 @dataclass(frozen=True)

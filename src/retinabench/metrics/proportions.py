@@ -26,6 +26,12 @@ from retinabench.core.results import Document
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 
+PRIOR_PATIENTS = (
+    2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient
+)
+MOST_VALUES = 8  # of a share that is taken apart
+OTHERS_UNSEEN = 10  # patients who all have the same share; fewer do not show that others have it too
+
 
 @dataclass(frozen=True)
 class Interval(Document):
@@ -38,11 +44,6 @@ class Interval(Document):
 
 def finite_or_none(value: float | None) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
-
-
-PRIOR_PATIENTS = (
-    2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient
-)
 
 
 def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
@@ -219,10 +220,6 @@ def proportion_intervals(sums: Sums, level: float = 0.95, *, exact: bool = False
     low[never], high[never] = 0.0, 1 - perfect[never]
     low[always], high[always] = perfect[always], 1.0
     return low, high
-
-
-MOST_VALUES = 8  # of a share that is taken apart
-OTHERS_UNSEEN = 10  # patients who all have the same share; fewer do not show that others have it too
 
 
 def shares_with_ends(

@@ -31,6 +31,7 @@ from retinabench.predictions.table import Predictions
 Index = NDArray[np.intp]
 BUCKETS = 100
 METRICS = ("accuracy", "nll", "auroc", "auprc")
+EYEPACS_GRADES = {0: 0.7359503164, 1: 0.07129130537, 2: 0.1472228732, 3: 0.0228966487, 4: 0.02263885634}
 
 
 def order_of(uncertainty: ArrayLike) -> Index:
@@ -214,9 +215,6 @@ def sensitivity_at_nearest(curve: Roc, rates: ArrayLike) -> Floats:
     """Return the sensitivity of a curve at the points nearest in false-positive rate, not interpolated; `rates` (G,) -> (G,)."""
     distance = np.abs(curve.false_positive_rate[None, :] - np.asarray(rates)[:, None])
     return np.asarray(curve.sensitivity[distance.argmin(axis=1)], np.float64)
-
-
-EYEPACS_GRADES = {0: 0.7359503164, 1: 0.07129130537, 2: 0.1472228732, 3: 0.0228966487, 4: 0.02263885634}
 
 
 def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, SetScores]:

@@ -48,6 +48,13 @@ FEW = 8  # as many images enter one by one; more are gathered first
 MANY_STEPS = 1000
 """Distinct probabilities of positives above which rows are taken one by one, without the probabilities that a row lacks."""
 
+MEANS: dict[str, Callable[[Cases], NDArray[Any]]] = {
+    "accuracy": lambda cases: (~cases.error).astype(np.float64),
+    "nll": lambda cases: cases.log_loss,
+    "brier": lambda cases: cases.squared_error,
+}
+"""The value (N,) of which the metric is the mean."""
+
 
 @dataclass(frozen=True, eq=False)
 class Curve(Tabular):
@@ -273,13 +280,6 @@ def _auroc(w: Weighted) -> Floats:
         ordered = before + fraction * (gained - own + fraction * own)
     return ratio(ordered, w.retained_positives * w.retained_negatives)
 
-
-MEANS: dict[str, Callable[[Cases], NDArray[Any]]] = {
-    "accuracy": lambda cases: (~cases.error).astype(np.float64),
-    "nll": lambda cases: cases.log_loss,
-    "brier": lambda cases: cases.squared_error,
-}
-"""The value (N,) of which the metric is the mean."""
 
 METRICS: dict[str, Callable[[Weighted], Floats]] = {
     "accuracy": lambda w: np.asarray((w.points - w.along(w.wrong_mass)) / w.points),

@@ -38,6 +38,14 @@ Direction = Literal["higher", "lower", ""]
 Needs = Literal["", "classes", "retained", "positives", "negatives", "errors", "domains"]
 ON_REQUEST: tuple[str, ...] = ()
 REFERRED_PERCENT = (0, 10, 20, 30, 40, 50, 70)
+_SHARE = Scaled(0.0, 1.0)
+_AURC = Loss(pseudo_patient.of_aurc, 0.0, 1.0)
+_AUPRC = Loss(partial(pseudo_patient.of_ranked, classes="positive"), 1.0, 1.0, "classes")
+_BIASED = NoInterval(
+    "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
+)
+_ERRORS = Ranked(selective.ranked_errors, pseudo=WHOLE)
+_DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -127,19 +135,10 @@ def _share_of_retained(**counted: Any) -> Proportion:
     return Proportion(partial(selective.retained_counts, **counted), resampled=True)
 
 
-_SHARE = Scaled(0.0, 1.0)
-_AURC = Loss(pseudo_patient.of_aurc, 0.0, 1.0)
-_AUPRC = Loss(partial(pseudo_patient.of_ranked, classes="positive"), 1.0, 1.0, "classes")
-
-
 def _ranked_retained(classes: Literal["both", "positive"]) -> Loss:
     return Loss(partial(pseudo_patient.of_ranked, classes=classes, half=True), 1.0, 1.0, "retained")
 
 
-_BIASED = NoInterval(
-    "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
-)
-_ERRORS = Ranked(selective.ranked_errors, pseudo=WHOLE)
 _score = partial(ScoreSpec, by_rows=False)
 
 
@@ -276,7 +275,6 @@ _BUILTIN = (
         for percent in (80, 90)
     ),
 )  # fmt: skip
-_DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))
 
 
 def _completed(spec: ScoreSpec) -> ScoreSpec:

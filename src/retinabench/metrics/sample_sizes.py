@@ -38,6 +38,10 @@ from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.intervals import auroc_interval
 from retinabench.metrics.proportions import binary, clopper_pearson
 
+MOST = 10_000_000  # No study has more images.
+EYES = 0.8  # correlation of the placements of a patient's images of one class, as of a real model's two eyes
+Z = float(stats.norm.ppf(0.975))
+
 
 @dataclass(frozen=True)
 class Clusters:
@@ -99,10 +103,6 @@ def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike | Sequence[
         return float("nan")
     within = float(np.sum(successes * (images - successes) / images))
     return float(np.clip(1 - within / scale, 0, 1))
-
-
-MOST = 10_000_000  # No study has more images.
-EYES = 0.8  # correlation of the placements of a patient's images of one class, as of a real model's two eyes
 
 
 def images_for_half_width(expected: float, half_width: float, level: float = 0.95) -> int:
@@ -217,9 +217,6 @@ def placement_variances(auroc: float) -> tuple[float, float]:
     z = float(stats.norm.ppf(auroc))
     binormal = float(stats.norm.cdf(z) - 2 * owens_t(z, np.sqrt(1 / 3))) - auroc**2
     return (binormal + 1 - 4 * (1 - auroc) / 3 - auroc**2) / 2, binormal
-
-
-Z = float(stats.norm.ppf(0.975))
 
 
 def images_for_observed_over_expected(prevalence: float, width: float = 0.2) -> float:

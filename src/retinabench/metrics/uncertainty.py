@@ -34,6 +34,8 @@ from retinabench.metrics.arrays import Floats
 from retinabench.metrics.weighted_images import EPS
 from retinabench.predictions.table import Predictions
 
+DIGITS = 12
+
 
 def binary_entropy(p: ArrayLike) -> Floats:
     """H(p) = -p ln p - (1-p) ln(1-p) in nats, any shape; 0 ln 0 = 0, nothing is clipped. At most ln 2 = 0.6931."""
@@ -80,7 +82,6 @@ def margin(prob: ArrayLike, threshold: float) -> Floats:
 
 
 UNCERTAINTIES = ("total", "epistemic", "aleatoric", "variance", "max_probability", "margin")
-DIGITS = 12
 
 
 def referral_uncertainty(

@@ -24,6 +24,12 @@ Rows = NDArray[np.bool_]
 _UNMISTAKABLE = re.compile(r"[!-~]+").fullmatch  # only visible ASCII characters
 _EYE = re.compile(r"(.*?)[ _.-]?(left|right|od|os|l|r)(?:\.\w+)?", re.IGNORECASE).fullmatch
 _FLOAT_OF_WHOLE = re.compile(r"([0-9]+)\.0+").fullmatch
+SHAPES = {
+    (1,): "Needed is (N,): one number per image.",
+    (1, 2): "Needed is (N,) or (N, S): images by samples; for classes see Predictions.from_softmax.",
+    (2, 3): "Needed is (N, C) or (N, S, C): images by samples by classes.",
+    (1, 2, 3): "Needed is (N,), (N, C) or (N, S, C): images by samples by classes.",
+}
 
 
 def is_missing(value: Any) -> bool:
@@ -387,14 +393,6 @@ class Check:
                 hint += " Leave the images out that the model was trained on."
             raise self.fail(column, bad[0], f"is '{text[bad[0]][:60]}'", hint)
         return text
-
-
-SHAPES = {
-    (1,): "Needed is (N,): one number per image.",
-    (1, 2): "Needed is (N,) or (N, S): images by samples; for classes see Predictions.from_softmax.",
-    (2, 3): "Needed is (N, C) or (N, S, C): images by samples by classes.",
-    (1, 2, 3): "Needed is (N,), (N, C) or (N, S, C): images by samples by classes.",
-}
 
 
 def as_array(values: Any) -> NDArray[Any]:

@@ -44,6 +44,60 @@ NAMED = "uncertainty_"  # what the names of further uncertainties begin with
 LISTS = {"probs": "prob", "grade_prob": "grade_prob"}
 """Columns of several numbers per image: one list in Parquet, and the columns `prob_0`, `prob_1` … in a CSV."""
 
+# Usual names in other tools, without case, blanks, points, hyphens and underscores. Those of the second list are taken
+# only where the file has none of the first.
+USUAL: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "image_id": (
+        ("imageid", "image", "imagename", "imagefile", "imgid", "img", "imgname", "filename", "idcode"),
+        ("id", "name", "file", "imagepath", "filepath", "path", "uid", "sampleid"),
+    ),
+    "label": (
+        ("label", "labels", "target", "targets", "y", "ytrue", "truelabel", "truth", "groundtruth", "gt", "referable"),
+        (),
+    ),
+    "prob": (
+        ("prob", "probs", "p", "proba", "probability", "yprob", "yproba", "yscore", "score", "predprob", "predproba",
+         "probreferable", "preferable", "probabilityreferable", "probpositive"),
+        ("pred", "preds", "prediction", "predicted", "ypred", "yhat", "output"),
+    ),
+    "grade": (("grade", "drgrade", "icdr", "icdrgrade", "retinopathygrade", "adjudicateddrgrade"), ()),
+    "patient_id": (("patientid", "patient", "subjectid", "subject", "participantid", "pid"), ()),
+    "domain": (("domain",), ()),
+    "split": (("split", "set", "subset", "partition"), ()),
+    "fold": (("fold", "cvfold", "foldid"), ()),
+    "uncertainty": (("uncertainty", "uncert", "unc", "predictiveuncertainty"), ()),
+    "gradable": (("gradable", "gradeable", "isgradable", "isgradeable"), ()),
+    "method": (("method",), ()),
+    "seed": (("seed", "modelseed"), ()),
+}  # fmt: skip
+MAPPABLE = (*USUAL, "prob_0")
+_USUAL_NAMES = {name for ranks in USUAL.values() for names in ranks for name in names}
+_STEMS = (
+    "prob", "probs", "p", "proba", "probability", "class", "softmax", "yprob", "yproba", "yscore", "score", "pred",
+)  # fmt: skip
+# One wrong, lost, doubled or exchanged letter away from these, a column is refused: scores without it would differ.
+_TYPOS_OF = {
+    "patient_id": ("patientid", "patient", "subjectid", "subject", "participantid"),
+    "domain": ("domain",),
+    "split": ("split",),
+    "uncertainty": ("uncertainty", "predictiveuncertainty"),
+    "gradable": ("gradable", "gradeable"),
+}
+# Letters of other scripts that look like Latin ones.
+_TWINS = str.maketrans("аеорсухіјѕԁԛһοαρυντικӏ", "aeopcyxijsdqhoapuvtikl")
+_NUMBERED = re.compile(r"(.*?)[ _.\-]?([0-9]{1,4})")
+MAX_COLUMNS = 100
+MAX_NAME = 100  # characters of a column's name
+MAX_CELL = 200  # characters of a cell
+MAX_SUBGROUP_BYTES = 1 << 30  # of all further columns
+_INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")  # the row numbers that pandas writes
+_MISSING_NUMBERS = ("NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
+_NUMBER = r"^[-+]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][-+]?[0-9]{1,3})?$"
+_CODE = r"^[-+]?0[0-9]"
+_LONG = r"^[-+]?[0-9]{16,}$"
+_THOUSANDS = r"^[-+]?[1-9][0-9]{0,2},[0-9]{3}$"
+MOST_EXACT = 2**53  # the largest whole number up to which each has a float of its own
+
 
 def sample_number(name: str, stem: str = "prob") -> int | None:
     """The j of a column `prob_j`, or of one with another stem, else None."""
@@ -143,52 +197,6 @@ def metadata_json(metadata: Mapping[str, object], samples: int) -> str:
     content = {**metadata, "schema": SCHEMA, "samples": samples}
     # NumPy's numbers become numbers, anything else that JSON does not know (a path, a date) becomes text.
     return json.dumps(content, sort_keys=True, default=lambda v: v.item() if hasattr(v, "item") else str(v))
-
-
-# Usual names in other tools, without case, blanks, points, hyphens and underscores. Those of the second list are taken
-# only where the file has none of the first.
-USUAL: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "image_id": (
-        ("imageid", "image", "imagename", "imagefile", "imgid", "img", "imgname", "filename", "idcode"),
-        ("id", "name", "file", "imagepath", "filepath", "path", "uid", "sampleid"),
-    ),
-    "label": (
-        ("label", "labels", "target", "targets", "y", "ytrue", "truelabel", "truth", "groundtruth", "gt", "referable"),
-        (),
-    ),
-    "prob": (
-        ("prob", "probs", "p", "proba", "probability", "yprob", "yproba", "yscore", "score", "predprob", "predproba",
-         "probreferable", "preferable", "probabilityreferable", "probpositive"),
-        ("pred", "preds", "prediction", "predicted", "ypred", "yhat", "output"),
-    ),
-    "grade": (("grade", "drgrade", "icdr", "icdrgrade", "retinopathygrade", "adjudicateddrgrade"), ()),
-    "patient_id": (("patientid", "patient", "subjectid", "subject", "participantid", "pid"), ()),
-    "domain": (("domain",), ()),
-    "split": (("split", "set", "subset", "partition"), ()),
-    "fold": (("fold", "cvfold", "foldid"), ()),
-    "uncertainty": (("uncertainty", "uncert", "unc", "predictiveuncertainty"), ()),
-    "gradable": (("gradable", "gradeable", "isgradable", "isgradeable"), ()),
-    "method": (("method",), ()),
-    "seed": (("seed", "modelseed"), ()),
-}  # fmt: skip
-
-MAPPABLE = (*USUAL, "prob_0")
-_USUAL_NAMES = {name for ranks in USUAL.values() for names in ranks for name in names}
-
-_STEMS = (
-    "prob", "probs", "p", "proba", "probability", "class", "softmax", "yprob", "yproba", "yscore", "score", "pred",
-)  # fmt: skip
-# One wrong, lost, doubled or exchanged letter away from these, a column is refused: scores without it would differ.
-_TYPOS_OF = {
-    "patient_id": ("patientid", "patient", "subjectid", "subject", "participantid"),
-    "domain": ("domain",),
-    "split": ("split",),
-    "uncertainty": ("uncertainty", "predictiveuncertainty"),
-    "gradable": ("gradable", "gradeable"),
-}
-# Letters of other scripts that look like Latin ones.
-_TWINS = str.maketrans("аеорсухіјѕԁԛһοαρυντικӏ", "aeopcyxijsdqhoapuvtikl")
-_NUMBERED = re.compile(r"(.*?)[ _.\-]?([0-9]{1,4})")
 
 
 @dataclass(frozen=True)
@@ -343,19 +351,6 @@ def _refuse_look_alike(name: str, file: str | None) -> None:
             raise Check(file).fail(
                 name, None, problem, "Write the name again by hand, or name the column with --column."
             )
-
-
-MAX_COLUMNS = 100
-MAX_NAME = 100  # characters of a column's name
-MAX_CELL = 200  # characters of a cell
-MAX_SUBGROUP_BYTES = 1 << 30  # of all further columns
-_INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")  # the row numbers that pandas writes
-_MISSING_NUMBERS = ("NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
-_NUMBER = r"^[-+]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][-+]?[0-9]{1,3})?$"
-_CODE = r"^[-+]?0[0-9]"
-_LONG = r"^[-+]?[0-9]{16,}$"
-_THOUSANDS = r"^[-+]?[1-9][0-9]{0,2},[0-9]{3}$"
-MOST_EXACT = 2**53  # the largest whole number up to which each has a float of its own
 
 
 def kept_places(layout: Layout) -> tuple[list[int], Layout]:

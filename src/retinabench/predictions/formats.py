@@ -73,6 +73,21 @@ MAX_FOOTER = 1 << 25
 UNFOLDING = "DELTA_BYTE_ARRAY"
 """An encoding of text by shared beginnings, which nothing bounds; usual writers do not choose it."""
 
+METADATA_KEY, CHECKSUM_KEY = b"retinabench", b"retinabench.sha256"
+MAX_CSV_BYTES = 2 * 1024**3
+BLOCK = 1 << 24
+_QUOTED_BEHIND_BLANKS = r'^ +"([^"]*)" *$'
+SUBGROUPS = "subgroups/"
+# What the standard library raises for archives and arrays that are damaged or forged; `OSError` as well.
+DAMAGED_ARRAYS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, ValueError, IndexError, TypeError,
+    KeyError, AttributeError, OverflowError, SyntaxError, tokenize.TokenError,
+)  # fmt: skip
+MAX_METADATA = 1 << 22  # characters
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What NumPy writes. Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
 
 def open_parquet(path: Path) -> pa.parquet.ParquetFile:
     """Open a Parquet file after measuring its footer; its text is read as dictionaries."""
@@ -134,9 +149,6 @@ def _check_declared(metadata: pa.parquet.FileMetaData, path: Path, names: Sequen
             file=path,
             hint="Write a part of it.",
         )
-
-
-METADATA_KEY, CHECKSUM_KEY = b"retinabench", b"retinabench.sha256"
 
 
 def read_parquet(path: Path, reading: Reading) -> Predictions:
@@ -209,10 +221,6 @@ def _checksum(table: pa.Table, metadata: bytes) -> bytes:
         elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
             digest.update(np.asarray(column.fill_null(0)).tobytes())
     return digest.hexdigest().encode()
-
-
-MAX_CSV_BYTES = 2 * 1024**3
-BLOCK = 1 << 24
 
 
 def read_csv(path: Path, reading: Reading) -> Predictions:
@@ -362,9 +370,6 @@ def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(words, column.type)])
 
 
-_QUOTED_BEHIND_BLANKS = r'^ +"([^"]*)" *$'
-
-
 def unquote(table: pa.Table) -> pa.Table:
     """Return a table of a CSV without the apostrophes that `_quoted` put before cells, and quotes after ", "."""
     for place, field in enumerate(table.schema):
@@ -376,19 +381,6 @@ def unquote(table: pa.Table) -> pa.Table:
                 column = pa.compute.replace_substring_regex(column, quoted, kept)
                 table = table.set_column(place, field.name, column)
     return table
-
-
-SUBGROUPS = "subgroups/"
-
-# What the standard library raises for archives and arrays that are damaged or forged; `OSError` as well.
-DAMAGED_ARRAYS = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, ValueError, IndexError, TypeError,
-    KeyError, AttributeError, OverflowError, SyntaxError, tokenize.TokenError,
-)  # fmt: skip
-
-MAX_METADATA = 1 << 22  # characters
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What NumPy writes. Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
 
 
 def read_npz(path: Path, reading: Reading) -> Predictions:
@@ -441,9 +433,6 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumn
         except InputError as error:
             notes.append(f"the array '{own[:60]}' is left out: {error.problem}")
     return FileColumns(known, further, replace(layout, notes=(*layout.notes, *notes)), metadata, str(path))
-
-
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def read_member(

@@ -48,6 +48,8 @@ UNANSWERED = 0.5
 """Placeholder for the missing probability of an image that cannot be graded; no number is computed from it."""
 
 _WORDS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
+_SPLIT_WORDS = {"val": "validation", "valid": "validation", "dev": "validation", "testing": "test"}
+_TRAINING = ("train", "training")
 
 
 def checked_labels(check: Check, values: NDArray[Any]) -> NDArray[np.int8]:
@@ -262,10 +264,6 @@ def fill_ungradable(
             raise check.fail(shown, bad[0], "is empty or nan", hint)
         if gone.any():
             known[name] = np.where(np.isnan(column), filled, column)
-
-
-_SPLIT_WORDS = {"val": "validation", "valid": "validation", "dev": "validation", "testing": "test"}
-_TRAINING = ("train", "training")
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,25 @@ SOURCES = (
     "fairness to it), TRIPOD+AI (Collins et al., BMJ 385:e078378, 2024) and CLAIM (Mongan et al., Radiol. Artif. Intell. "
     "2:e200029, 2020), in our own words."
 )
+MORE_WORK = 1.5  # times the share of images that was asked for
+# Whether uncertainty can choose what the expert reads on a set, from no to yes.
+Kind = Literal[
+    "one class", "inverted", "never", "blind", "no referral", "more work", "nothing missed", "worse", "reader", "beaten", "unclear", "same", "yes"
+]  # fmt: skip
+SIGNED, EFFECT = NumberFormat(2, signed=True), NumberFormat(2)
+SIGNED_TENTHS = NumberFormat(1, signed=True)
+BOTH = ("sensitivity", "specificity")
+READINGS = {
+    "retained_only": "Images that nobody reads",
+    "screen_positive": "Images to be read count as positive",
+    "expert": "Read by an expert who never errs",
+    "reader": "Read by the stated reader",
+}
+HEIGHT = 300
+MODEL, READER = Mark(0, 0), Mark(1, 1)
+MISSED = 10  # Missed images that are listed; the rest are in the JSON and on the page.
+TITLE = "Can this model's uncertainty choose what the expert reads?"
+FIRST_MISSED, MOST_MISSED = 15, 1000
 
 
 @dataclass(frozen=True)
@@ -120,13 +139,6 @@ def checklist_table(items: list[Item]) -> Table:
     columns = [Column("Answer", text=True), Column("Numbers of the item", text=True)]
     rows = [Row(item.topic, [Cell(item.answer), Cell(item.numbers)], control=item.answer == AUTHORS) for item in items]
     return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
-
-
-MORE_WORK = 1.5  # times the share of images that was asked for
-# Whether uncertainty can choose what the expert reads on a set, from no to yes.
-Kind = Literal[
-    "one class", "inverted", "never", "blind", "no referral", "more work", "nothing missed", "worse", "reader", "beaten", "unclear", "same", "yes"
-]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -258,17 +270,6 @@ def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
     if one.simple_rule.same:
         return "same"
     return "beaten" if gain.high < 0 else "yes" if gain.low > 0 else "unclear"
-
-
-SIGNED, EFFECT = NumberFormat(2, signed=True), NumberFormat(2)
-SIGNED_TENTHS = NumberFormat(1, signed=True)
-BOTH = ("sensitivity", "specificity")
-READINGS = {
-    "retained_only": "Images that nobody reads",
-    "screen_positive": "Images to be read count as positive",
-    "expert": "Read by an expert who never errs",
-    "reader": "Read by the stated reader",
-}
 
 
 def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
@@ -468,10 +469,6 @@ def counts_table(sets: Sequence[SetAnswer]) -> Table:
     return Table.of("Test images", [Column(head) for head in heads], rows, row_header="Set")
 
 
-HEIGHT = 300
-MODEL, READER = Mark(0, 0), Mark(1, 1)
-
-
 def missed_panel(one: SetScreening) -> Figure:
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     referred, missed = one.missed.curve["referred"], one.missed.curve["missed"]
@@ -526,9 +523,6 @@ def calibration_panel(summary: CalibrationSummary, smooth: SmoothCalibration | N
     axes.set_xticks(np.linspace(0, 1, 6))
     axes.set_yticks(np.linspace(0, 1, 6))
     return figure
-
-
-MISSED = 10  # Missed images that are listed; the rest are in the JSON and on the page.
 
 
 def clinic_summary(report: ScreeningReport) -> Group:
@@ -596,8 +590,6 @@ def plan_table(plan: StudyPlan) -> Group:
     return to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
 
 
-TITLE = "Can this model's uncertainty choose what the expert reads?"
-FIRST_MISSED, MOST_MISSED = 15, 1000
 CONTENTS = (
     ("verdict", "Answer"), ("explore", "Other thresholds"), ("missed", "Missed disease"), ("rates", "Sensitivity and specificity"),
     ("groups", "Subgroups"), ("work", "Cost"), ("risk", "Calibration and net benefit"), ("grades", "Grades"), ("data", "Data"),

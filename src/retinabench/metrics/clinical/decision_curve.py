@@ -21,6 +21,8 @@ from retinabench.metrics.proportions import Interval, binary, clustered_proporti
 from retinabench.predictions.table import Predictions
 
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
+SEVERE = 3  # The first grade of severe disease: severe non-proliferative (3) and proliferative (4) retinopathy.
+PATIENTS = 1000  # Hours per 1,000 patients.
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,6 @@ def _with_intervals(
         rows.append((benefit.low, benefit.high, gain.low, gain.high))
     low, high, over_low, over_high = np.array(rows).T
     return replace(curve, low=low, high=high, over_all_low=over_low, over_all_high=over_high)
-
-
-SEVERE = 3  # The first grade of severe disease: severe non-proliferative (3) and proliferative (4) retinopathy.
-PATIENTS = 1000  # Hours per 1,000 patients.
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,9 @@ AGES = (40.0, 50.0, 60.0, 70.0)
 QUARTILES_ABOVE = 8  # A numeric column with more values than this is cut at its quartiles.
 UNKNOWN = "not known"
 NOT_GROUPS = ("gradable",)  # Columns that another part of the report reads.
+FEWEST_PATIENTS = 10  # Patients of the class that a rate is about, below which nothing is said.
+WIDEST = 0.3  # Width of a 95 % interval above which nothing is said.
+RATES = ("sensitivity", "specificity", "auroc")
 
 
 def group_members(
@@ -130,11 +133,6 @@ def _end_texts(edges: Floats) -> list[str]:
         if len(set(ends)) == len(ends):
             break
     return ends
-
-
-FEWEST_PATIENTS = 10  # Patients of the class that a rate is about, below which nothing is said.
-WIDEST = 0.3  # Width of a 95 % interval above which nothing is said.
-RATES = ("sensitivity", "specificity", "auroc")
 
 
 @dataclass(frozen=True)

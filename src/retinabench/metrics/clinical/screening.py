@@ -47,6 +47,8 @@ from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Cases, is_positive
 from retinabench.predictions.table import Predictions
 
+Intervals = Mapping[str, Mapping[str, Interval]]
+
 
 @dataclass(frozen=True)
 class Ungradable(Document):
@@ -82,9 +84,6 @@ def ungradable_images(label: Bools, positive: Bools, gradable: Bools, cluster: A
         excluded,
         as_referred,
     )
-
-
-Intervals = Mapping[str, Mapping[str, Interval]]
 
 
 @dataclass(frozen=True)

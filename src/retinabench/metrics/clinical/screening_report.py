@@ -66,6 +66,7 @@ POOR = 0.7
 """An AUROC below this is called poor discrimination (Hosmer, Lemeshow and Sturdivant, Applied logistic regression, 2013)."""
 
 FEW_PATIENTS = 10  # Fewer patients with disease than this say little about sensitivity.
+SCHEMA = "retinabench.clinic/2"
 
 
 @dataclass(frozen=True)
@@ -172,9 +173,6 @@ def _below(one: Interval, bound: float) -> bool:
 
 def _above_zero(one: Interval) -> bool:
     return bool((one.low if np.isfinite(one.low) else one.value) > 0)
-
-
-SCHEMA = "retinabench.clinic/2"
 
 
 @dataclass(frozen=True)

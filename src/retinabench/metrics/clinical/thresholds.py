@@ -26,6 +26,16 @@ from retinabench.metrics.proportions import binary, clustered_proportion, finite
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
+Rule = Literal["value", "youden", "sensitivity", "specificity"]
+Split = Literal["", "validation", "test"]
+DEFAULT = 0.5
+ABOVE_ONE = float(np.nextafter(1, 2))  # A threshold that no probability reaches.
+_FORM = re.compile(r"(youden|sensitivity|specificity)(?:=([^@]*))?(?:@(.*))?", re.IGNORECASE)
+_HINT = (
+    "Give a probability such as 0.3, or youden, sensitivity=0.85 or specificity=0.9, "
+    "each with @validation or @test where it matters on which images it is chosen."
+)
+
 
 def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats, Floats]:
     """(thresholds, sensitivity, specificity), each (D + 1,): infinity, then the D distinct values from the top.
@@ -92,18 +102,6 @@ def judge_goals(
         }
         for name, goal in goals.items()
     }
-
-
-Rule = Literal["value", "youden", "sensitivity", "specificity"]
-Split = Literal["", "validation", "test"]
-DEFAULT = 0.5
-ABOVE_ONE = float(np.nextafter(1, 2))  # A threshold that no probability reaches.
-_FORM = re.compile(r"(youden|sensitivity|specificity)(?:=([^@]*))?(?:@(.*))?", re.IGNORECASE)
-
-_HINT = (
-    "Give a probability such as 0.3, or youden, sensitivity=0.85 or specificity=0.9, "
-    "each with @validation or @test where it matters on which images it is chosen."
-)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,15 @@ GRID = np.linspace(0, 1, 101)
 BINS = 10
 MOST_COLORS, HIGHLIGHTED = 4, 3  # methods that a figure tells apart; of more of them, the first three
 FEWEST = 0.05  # Share of the images below which a curve ends: it is too noisy where few images are left.
+Progress = Callable[[str, float], None]
+PredictionsByMethod = Mapping[str, Predictions | Sequence[Predictions]]  # several of one method are its seeds
+# Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds.
+BASIC = (
+    "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "net_benefit_gain", "ece_positive_class",
+    "referral_accuracy_area", "failure_auroc",
+)  # fmt: skip
+MOST_BAND_REPLICATES = 300
+CHANGED = ("auroc", "accuracy", "nll")
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,15 +169,6 @@ def quantities(
         ends = method.ends(wholes, value, draws, 0.95) if known else Ends()
         found.append(Quantity(value, ends.low, ends.high, scatter))
     return found
-
-
-Progress = Callable[[str, float], None]
-PredictionsByMethod = Mapping[str, Predictions | Sequence[Predictions]]  # several of one method are its seeds
-# Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds.
-BASIC = (
-    "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "net_benefit_gain", "ece_positive_class",
-    "referral_accuracy_area", "failure_auroc",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -345,10 +345,6 @@ class Evaluation:
             and len(one) == len(two)
             and np.array_equal(np.sort(one.image_id), np.sort(two.image_id))
         )
-
-
-MOST_BAND_REPLICATES = 300
-CHANGED = ("auroc", "accuracy", "nll")
 
 
 def evaluate_methods(

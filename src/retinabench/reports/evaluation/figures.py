@@ -45,6 +45,7 @@ NHS = (round(1 - GOALS["nhs"].specificity, 10), GOALS["nhs"].sensitivity)
 
 
 Control = tuple[str, Floats, Floats]  # label, x and y of a grey reference curve
+LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
 
 
 def referral_panel(
@@ -146,9 +147,6 @@ def _draw_histogram(axes: Axes, values: Floats, correct: Bools, edges: Floats) -
     for height, count, color in ((0.35, right.sum(), GOOD), (-0.35, wrong.sum(), BAD)):
         place = axes.get_yaxis_transform()
         axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=TEXT, color=color, va="center")
-
-
-LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
 
 
 def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:

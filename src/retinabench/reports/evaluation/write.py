@@ -60,6 +60,9 @@ READER = (0.9, 0.95)
 MOST_METHODS = 4
 THUMBNAIL_SIDE = 170
 IMAGES_PER_HOUR = 60.0
+TITLE = "Does the model know when it does not know?"
+ADDED = ("brier_skill", "net_benefit_gain")  # Scores of the page that `score` gives on request only.
+SCORED = 0.9  # Share of the work that is done when everything is scored.
 
 
 @drawing()
@@ -196,11 +199,6 @@ def _notes(evaluation: Evaluation) -> list[str]:
     everyone = len(evaluation.methods)
     notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]
     return notes + [f"{scores}, {join_names(sets)}: {why}" for (scores, why), sets in undefined.items()]
-
-
-TITLE = "Does the model know when it does not know?"
-ADDED = ("brier_skill", "net_benefit_gain")  # Scores of the page that `score` gives on request only.
-SCORED = 0.9  # Share of the work that is done when everything is scored.
 
 
 def write_report(

@@ -40,6 +40,9 @@ from retinabench.reports.toolkit.tables import cell_html
 HEIGHT, BINS = 300, 8
 Curves = Mapping[str, tuple[Floats, Floats]]
 Failure = dict[str, str]  # An image that is predicted wrongly.
+EACH = 6
+PACKAGE = "retinabench.reports.leaderboard"
+REFERENCE = "map"  # whose curves stand beside those of every method
 
 
 def set_marks(sets: Sequence[str]) -> dict[str, Mark]:
@@ -93,9 +96,6 @@ def _referral(lines: Sequence[Line]) -> Figure:
     return figure
 
 
-EACH = 6
-
-
 def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failure]:
     case = SetPredictions.of(predictions, name)
     if case is None:
@@ -118,10 +118,6 @@ def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failur
 
 def image_file(image_id: str) -> str:
     return f"{hashlib.sha256(image_id.encode()).hexdigest()[:16]}.jpg"
-
-
-PACKAGE = "retinabench.reports.leaderboard"
-REFERENCE = "map"  # whose curves stand beside those of every method
 
 
 def index_page(boards: Sequence[BenchmarkBoard]) -> str:

@@ -36,6 +36,10 @@ SINGLE = ("map", "mfvi", "radial", "fsvi", "dropout", "rank1")
 ENSEMBLES = tuple(f"{name} ensemble" for name in SINGLE)
 VARIATIONAL = ("mfvi", "radial", "fsvi", "rank1")
 NHS = 0.85, "sensitivity_at_specificity_80"
+_DROPOUT = ("dropout", "dropout ensemble")
+_OTHERS = tuple(name for name in (*SINGLE, *ENSEMBLES) if name not in _DROPOUT)
+Models = Mapping[str, tuple[Sequence[Predictions], Subsets]]
+"""Method -> its runs, and the seeds behind each."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,6 @@ def _sets(methods: Sequence[str], task: str) -> tuple[Statement, ...]:
     )
 
 
-_DROPOUT = ("dropout", "dropout ensemble")
-_OTHERS = tuple(name for name in (*SINGLE, *ENSEMBLES) if name not in _DROPOUT)
 CLAIMS = (
     Claim("6.2", "The AUROC is higher under Severity Shift than in domain", _sets(SINGLE, SEVERITY)),
     Claim(
@@ -202,10 +204,6 @@ CLAIMS = (
         ),
     ),
 )  # fmt: skip
-
-
-Models = Mapping[str, tuple[Sequence[Predictions], Subsets]]
-"""Method -> its runs, and the seeds behind each."""
 
 
 def judge_claims(

@@ -50,6 +50,34 @@ from retinabench.reports.toolkit.pages import capitalise
 
 AT_REFERRAL, CLASS_SHOWN = "accuracy_at_20", 4
 PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the 6 x 4 inches of the released plots, scaled; in points
+EDGES = np.linspace(0, np.log(2), 31)
+NUMBERS = {  # (task, set, ensembles)
+    ("severity_shift", "joint", False): "8", ("severity_shift", "joint", True): "9",
+    ("country_shift", "in_domain", False): "10", ("country_shift", "in_domain", True): "11",
+    ("country_shift", "shifted", False): "12", ("country_shift", "shifted", True): "13",
+}  # fmt: skip
+MOST = 6  # columns of one figure
+FEWEST = 10  # predictions that have a density
+_CAPTION = (
+    "Predictive entropy of right (blue) and wrong (red) predictions, each normalised to a density; all panels share "
+    "their axes, and bars taller than the frame are cut. Of fewer than ten predictions, each is a stroke. Numbers: "
+    "images predicted right and wrong. All runs of a method are pooled."
+)
+ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm", ".jp2", ".gif")
+SHOWN = 4
+SIDE = 320  # pixels of an image in a figure
+BLURS = (5, 10, 20, 30)  # of section B.6
+METRIC_LABELS = {
+    "accuracy": "accuracy of the retained",
+    "auroc": "AUROC of the retained",
+    "nll": "NLL of the retained (nats)",
+    "auprc": "AUPRC of the retained",
+}
+BANDS = "Lines: means over runs; bands: ± one standard error over runs (none for a single run). "
+_CONTROLS = "Grey: the predictions of the best method referred at random and in the order of their true loss (oracle)."
+_TITLES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
+_ROC = "roc"
+Panel = tuple[str, str]  # What a panel shows (ROC curves, or a metric over referral), and the set.
 
 
 @dataclass(frozen=True)
@@ -130,21 +158,6 @@ def panel_grid(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
 
 def outline(text: Text) -> None:
     text.set_path_effects([withStroke(linewidth=2.2, foreground="white")])
-
-
-EDGES = np.linspace(0, np.log(2), 31)
-NUMBERS = {  # (task, set, ensembles)
-    ("severity_shift", "joint", False): "8", ("severity_shift", "joint", True): "9",
-    ("country_shift", "in_domain", False): "10", ("country_shift", "in_domain", True): "11",
-    ("country_shift", "shifted", False): "12", ("country_shift", "shifted", True): "13",
-}  # fmt: skip
-MOST = 6  # columns of one figure
-FEWEST = 10  # predictions that have a density
-_CAPTION = (
-    "Predictive entropy of right (blue) and wrong (red) predictions, each normalised to a density; all panels share "
-    "their axes, and bars taller than the frame are cut. Of fewer than ten predictions, each is a stroke. Numbers: "
-    "images predicted right and wrong. All runs of a method are pooled."
-)
 
 
 def histogram_figures(results: TaskResults) -> tuple[list[PaperFigure], list[str]]:
@@ -234,12 +247,6 @@ def _folded(name: str) -> str:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     return "\n".join(lines[:3])
-
-
-ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm", ".jp2", ".gif")
-SHOWN = 4
-SIDE = 320  # pixels of an image in a figure
-BLURS = (5, 10, 20, 30)  # of section B.6
 
 
 def image_figures(folder: Path, rules: str, labels: Mapping[str, int]) -> list[PaperFigure]:
@@ -342,15 +349,6 @@ def _sheet(rows: Sequence[Sequence[NDArray[np.uint8]]], names: Sequence[str], *,
             if not by_row and row == 0:
                 axes.set_title(names[column], fontsize=9)
     return figure
-
-
-METRIC_LABELS = {
-    "accuracy": "accuracy of the retained",
-    "auroc": "AUROC of the retained",
-    "nll": "NLL of the retained (nats)",
-    "auprc": "AUPRC of the retained",
-}
-BANDS = "Lines: means over runs; bands: ± one standard error over runs (none for a single run). "
 
 
 def method_marks(methods: Sequence[MethodRuns]) -> list[Mark]:
@@ -459,12 +457,6 @@ def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[
         return 0.0, float(values.max()) * 1.15
     low = float(values.min())
     return max(0.0, low - 0.12 * (1 - low) - 0.01), 1.0 + 0.03 * (1 - low) + 0.002
-
-
-_CONTROLS = "Grey: the predictions of the best method referred at random and in the order of their true loss (oracle)."
-_TITLES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
-_ROC = "roc"
-Panel = tuple[str, str]  # What a panel shows (ROC curves, or a metric over referral), and the set.
 
 
 def curve_figures(results: TaskResults, collection: Collection) -> tuple[list[PaperFigure], list[str]]:

@@ -25,20 +25,6 @@ from retinabench.reports.toolkit.printed import printed_tables
 from retinabench.reports.toolkit.tables import Block, Cell, Row, Table
 
 _PERCENT = NumberFormat(1)
-
-
-def with_printed(rows: list[Row], files: list[str], set_name: str) -> list[Row]:
-    printed = printed_tables()[f"filos-2019-{set_name.replace('_', '-')}"].rows
-    found = []
-    for row, file in zip(rows, files, strict=True):
-        found.append(row)
-        if file in printed:
-            numbers = [map(float, text.split(" ± ")) for text in printed[file]]
-            cells = [Cell.number(value, error=error, form=_PERCENT) for value, error in numbers]
-            found.append(Row(f"{row.label}, printed in 2019", cells, control=True))
-    return found
-
-
 BENCHMARKS = {"in_domain": "diabetic_retinopathy_diagnosis", "shifted": "aptos2019"}
 METRICS = {"accuracy": "accuracy", "auc": "auroc"}
 RETAINED = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -51,6 +37,18 @@ _POINTS = ("Deterministic", "MAP")  # methods of one network without noise
 _FILOS_BLOCK_TITLES = {"in_domain": "In-domain (Kaggle in the paper)", "shifted": "Shifted (APTOS 2019 in the paper)"}
 _BINS = 48
 _ROC_RETAINED = 0.6  # share retained where Figure 6 compares methods
+
+
+def with_printed(rows: list[Row], files: list[str], set_name: str) -> list[Row]:
+    printed = printed_tables()[f"filos-2019-{set_name.replace('_', '-')}"].rows
+    found = []
+    for row, file in zip(rows, files, strict=True):
+        found.append(row)
+        if file in printed:
+            numbers = [map(float, text.split(" ± ")) for text in printed[file]]
+            cells = [Cell.number(value, error=error, form=_PERCENT) for value, error in numbers]
+            found.append(Row(f"{row.label}, printed in 2019", cells, control=True))
+    return found
 
 
 def filos_results(collection: Collection) -> list[TaskResults]:

@@ -54,16 +54,6 @@ CRITERION_TITLES = {
     JOINT_CRITERION: "tuned on the joint validation metric",
 }
 _CRITERION_SLUGS = {"in_domain_auroc": "tuned-in-domain", JOINT_CRITERION: "tuned-jointly"}
-
-
-def task_title(task: str) -> str:
-    return TASK_TITLES.get(task, task)
-
-
-def criterion_title(criterion: str) -> str:
-    return CRITERION_TITLES.get(criterion, f"tuned on {criterion}")
-
-
 Key = tuple[str, str]  # Set and score.
 RATES = {"corrected": np.linspace(0, 1, 201), "published": np.arange(0, 1.02, 0.02)}
 RETAINED = (0.6, 0.9)  # of the ROC curves after referral, Figure 6 of the 2019 paper
@@ -77,6 +67,14 @@ RANKED = (
     *(f"referral_{metric}_area" for metric in ("accuracy", "nll", "auroc", "auprc")),
     *(f"{metric}_at_{p}" for metric in AT for p in REFERRED_PERCENT),
 )  # fmt: skip
+
+
+def task_title(task: str) -> str:
+    return TASK_TITLES.get(task, task)
+
+
+def criterion_title(criterion: str) -> str:
+    return CRITERION_TITLES.get(criterion, f"tuned on {criterion}")
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,39 @@ VARIABLES = {
     INK: "ink", MUTED: "muted", FAINT: "faint", PAPER: "paper", GOOD: "good", BAD: "bad", PASS: "pass",
     REST: "rest", **{hue: f"c{i}" for i, hue in enumerate(HUES)},
 }  # fmt: skip
+PHONE = 350  # Width in CSS pixels of the content of a page on a phone.
+WIDTH = 360  # Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size.
+TEXT = 13  # Size of the text of a page's figures in CSS pixels at their own width.
+SMALLEST_TEXT = 12  # Size in CSS pixels below which no text of a page's figure is ever shown.
+MOST_POINTS = 200
+FORMATS: dict[str, dict[str, Any]] = {
+    "svg": {"metadata": dict.fromkeys(("Date", "Creator", "Format", "Type"))},
+    "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
+    "png": {"metadata": {"Software": None}},
+}
+_RC: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": TEXT,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.unicode_minus": True,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "lines.linewidth": 1.6,
+    "path.simplify": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "retinabench",
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": "medium",
+    "ytick.labelsize": "medium",
+}
+_DRAWING = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -107,43 +140,6 @@ class Panel:
     def of(cls, figure: Figure, name: str, heading: str, description: str) -> Panel:
         """Return a figure under its heading; `name` is unique on the page, `description` is for screen readers."""
         return cls(heading, to_svg(figure, name, title=heading, description=description))
-
-
-PHONE = 350  # Width in CSS pixels of the content of a page on a phone.
-WIDTH = 360  # Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size.
-TEXT = 13  # Size of the text of a page's figures in CSS pixels at their own width.
-SMALLEST_TEXT = 12  # Size in CSS pixels below which no text of a page's figure is ever shown.
-MOST_POINTS = 200
-FORMATS: dict[str, dict[str, Any]] = {
-    "svg": {"metadata": dict.fromkeys(("Date", "Creator", "Format", "Type"))},
-    "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
-    "png": {"metadata": {"Software": None}},
-}
-_RC: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": TEXT,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.7,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.unicode_minus": True,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "lines.linewidth": 1.6,
-    "path.simplify": True,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "retinabench",
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelsize": "medium",
-    "ytick.labelsize": "medium",
-}
-
-
-_DRAWING = threading.RLock()
 
 
 @contextlib.contextmanager

@@ -42,6 +42,16 @@ from retinabench.reports.toolkit.number_format import COUNT, DASH, PERCENT, Numb
 
 TOOLKIT = "retinabench.reports.toolkit"
 SCRIPTS = ("tables.js", "folds.js", "explore.js", "choices.js")  # The parts of the one script of all pages.
+MOST_IMAGES = 500  # Missed images of each set that the page can list.
+SHOWN_IMAGES = 6  # Missed images of a pair of thresholds that are shown as thumbnails, where there are any.
+MOST_THUMBNAILS = 60  # Thumbnails in the page, of all sets and models.
+MOST_THUMBNAIL_BYTES = 600_000  # All thumbnails together: the page of any data set stays below 3 MB.
+ROWS = (
+    "Sensitivity", "Specificity", "PPV, at the prevalence of these images", "NPV, at the same", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
+    "Referable images called healthy and not read", "Severe ones",
+)  # fmt: skip
+THOUSAND = NumberFormat(0, scale=1000)
+Thumbnails = Callable[[str], str]  # image_id -> data URI, empty where there is no thumbnail.
 
 
 @dataclass(frozen=True)
@@ -142,16 +152,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "capitalise": capitalise,
     "md": tables.escape_markdown,
 }
-MOST_IMAGES = 500  # Missed images of each set that the page can list.
-SHOWN_IMAGES = 6  # Missed images of a pair of thresholds that are shown as thumbnails, where there are any.
-MOST_THUMBNAILS = 60  # Thumbnails in the page, of all sets and models.
-MOST_THUMBNAIL_BYTES = 600_000  # All thumbnails together: the page of any data set stays below 3 MB.
-ROWS = (
-    "Sensitivity", "Specificity", "PPV, at the prevalence of these images", "NPV, at the same", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
-    "Referable images called healthy and not read", "Severe ones",
-)  # fmt: skip
-THOUSAND = NumberFormat(0, scale=1000)
-Thumbnails = Callable[[str], str]  # image_id -> data URI, empty where there is no thumbnail.
 
 
 def explorer(

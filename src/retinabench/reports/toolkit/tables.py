@@ -36,6 +36,15 @@ from retinabench.reports.toolkit.number_format import COUNT, DASH, MINUS, THREE_
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 Direction = Literal["higher", "lower", ""]
 Emphasis = Literal["", "best", "good", "bad"]
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
+    "—": "---", "–": "--", "−": "$-$", "<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~",
+}  # fmt: skip
+FIXED = Markup(' class="fixed"')
+_CLASSES = {"": "", "best": "best", "good": "yes", "bad": "no"}
+NARROWEST_LABEL = 14
+"""Labels of rows are broken into lines of at least this many characters before the columns are given up."""
 
 
 @dataclass(frozen=True)
@@ -152,15 +161,6 @@ class Table:
     @property
     def width(self) -> int:
         return max((len(block.columns) for block in self.blocks), default=0)
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
-    "—": "---", "–": "--", "−": "$-$", "<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~",
-}  # fmt: skip
-FIXED = Markup(' class="fixed"')
-_CLASSES = {"": "", "best": "best", "good": "yes", "bad": "no"}
 
 
 def to_html(table: Table) -> Markup:
@@ -391,10 +391,6 @@ def _footnote(cell: Cell, notes: list[str]) -> list[str]:
 
 def _letter(k: int) -> str:
     return chr(ord("a") + k) if k < 26 else _letter(k // 26 - 1) + _letter(k % 26)
-
-
-NARROWEST_LABEL = 14
-"""Labels of rows are broken into lines of at least this many characters before the columns are given up."""
 
 
 def to_terminal(table: Table) -> Group:
