@@ -229,8 +229,11 @@ def plan(
 def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
     aims = Aims() if aims is None else aims
     check_level(aims.level)
-    requirements = _of_rates(assumptions, aims) | _of_auroc(assumptions, aims) | _of_validation(assumptions)
-    return StudyPlan(assumptions, aims, requirements, _notes(assumptions))
+    given = assumptions
+    of = given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level, given.auroc_variance
+    needed, text = sample_sizes.images_for_auroc(*of), f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
+    area = {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998")}
+    return StudyPlan(given, aims, _of_rates(given, aims) | area | _of_validation(given), _notes(given))
 
 
 def _requirement(given: Assumptions, question: str, images: float, effect: float, source: str) -> Requirement:
@@ -278,13 +281,6 @@ def _of_both(
         f"(co-primary endpoints, power {aims.power:g})"
     )
     return _requirement(given, text, needed, math.nan, "exact binomial tests; power is the product")
-
-
-def _of_auroc(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
-    of = given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level, given.auroc_variance
-    needed = sample_sizes.images_for_auroc(*of)
-    text = f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
-    return {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998")}
 
 
 def _of_validation(given: Assumptions) -> dict[str, Requirement]:

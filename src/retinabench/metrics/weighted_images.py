@@ -281,8 +281,6 @@ class Weighted:
         both = (ranking.cumulate(mass, whole=self.whole) for mass in classes)
         return next(both), next(both)
 
-    # ------------------------------------------------------------ sums over the blocks of equal uncertainty
-
     @cached_property
     def whole(self) -> bool:
         """Whether all weights are whole numbers, such as those of replicates, whose sums are small integers."""
@@ -310,8 +308,6 @@ class Weighted:
     @cached_property
     def positive_mass(self) -> Floats:
         return self.block_sums(self.numbers * self.cases.label, whole=self.whole)
-
-    # ------------------------------------------------------------ points: the counts of a referral curve
 
     @cached_property
     def count(self) -> Index:

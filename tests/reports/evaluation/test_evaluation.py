@@ -166,8 +166,8 @@ def test_what_is_resampled_beside_the_scores_is_what_it_is_alone(joint):
 
 
 def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):
-    changes, weight = evaluation._Changes(joint), weightings(joint)
-    found = changes(weight)
+    weight = weightings(joint)
+    found = evaluation.changes(joint)(weight)
     for row, one in zip(found, weight, strict=True):
         parts = [np.flatnonzero((joint.domain == name) & (one > 0)) for name in ("in_domain", "shifted")]
         near, far = (roc_auc_score(joint.label[r], joint.prob[r], sample_weight=one[r]) for r in parts)

@@ -372,7 +372,12 @@ def evaluate_methods(
                 _add_estimates(found, i, name, [draws[name] for _, draws in scored if name in draws])
                 _add_curves(found, i, name)
         _add_changes(found, i)
-        _add_rejections(found, i)
+        if settings.rules == "corrected":
+            compared = compare_uncertainties(
+                method.predictions[0], settings.uncertainty, threshold=found.files[i][0].threshold.value,
+                bootstrap=settings.bootstrap, seed=settings.seed,
+            )  # fmt: skip
+            found.rejections.update({(i, name): one for name, one in compared.items()})
     areas = [found.get(i, sets[-1], "referral_accuracy_area").value for i in range(len(methods))]
     found.leader = int(np.nanargmax(areas)) if np.isfinite(areas).any() else 0
     if len(methods) > MOST_COLORS:  # the first ones are told apart, in grey behind them the range of the others
@@ -416,25 +421,22 @@ def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
     return [*sets, "joint"] if any(len(domains) == 2 for domains in of_files) else sets
 
 
-class _Changes:
-    """Shifted minus in-domain scores, as a function of the weights of all images."""
+def changes(case: SetPredictions) -> Statistic:
+    """Return shifted minus in-domain scores (R, K) as a function of weights (R, N), NaN where a replicate holds one domain alone."""
+    of = [np.flatnonzero(case.domain == domain) for domain in ("in_domain", "shifted")]
+    parts = [Cases(case.label[r], case.prob[r], case.uncertainty[r], threshold=case.threshold) for r in of]
 
-    def __init__(self, case: SetPredictions) -> None:
-        self.of = [np.flatnonzero(case.domain == domain) for domain in ("in_domain", "shifted")]
-        self.parts = [
-            Cases(case.label[r], case.prob[r], case.uncertainty[r], threshold=case.threshold) for r in self.of
-        ]
-
-    def __call__(self, weight: Floats) -> Floats:
-        """Return (R, K) for weights (R, N), NaN where a replicate holds one domain alone."""
+    def statistic(weight: Floats) -> Floats:
         found = np.full((2, len(weight), len(CHANGED)), np.nan)
-        for out, rows, cases in zip(found, self.of, self.parts, strict=True):
+        for out, rows, cases in zip(found, of, parts, strict=True):
             own = weight[:, rows]
             some = own.any(axis=1)
             if some.any():
                 w = Weighted(cases, np.take(own[some], cases.order, axis=1))
                 out[some] = np.stack([SCORES[name](w) for name in CHANGED], axis=1)
         return np.asarray(found[1] - found[0])
+
+    return statistic
 
 
 def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]) -> None:
@@ -481,18 +483,9 @@ def _add_curves(found: Evaluation, i: int, name: str) -> None:
 def _add_changes(found: Evaluation, i: int) -> None:
     if "joint" not in found.sets or not all((i, name) in found.cases for name in SETS):
         return
-    values, replicates = replicated(found.cases[i, "joint"], _Changes, found.settings.bootstrap, found.settings.seed)
+    values, replicates = replicated(found.cases[i, "joint"], changes, found.settings.bootstrap, found.settings.seed)
     specs = [SCORES[key] for key in CHANGED]
     wholes = [case.cases.weighted() for name in SETS[:2] for case in found.cases[i, name]]
     methods = [difference_method(spec.interval) for spec in specs]
     for key, quantity in zip(CHANGED, quantities(methods, wholes, values, replicates), strict=True):
         found.changes[i, key] = quantity
-
-
-def _add_rejections(found: Evaluation, i: int) -> None:
-    predictions, s = found.methods[i].predictions[0], found.settings
-    if s.rules == "corrected":
-        compared = compare_uncertainties(
-            predictions, s.uncertainty, threshold=found.files[i][0].threshold.value, bootstrap=s.bootstrap, seed=s.seed
-        )
-        found.rejections.update({(i, name): one for name, one in compared.items()})
