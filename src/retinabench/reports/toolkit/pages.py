@@ -1,15 +1,9 @@
 """The page builder, a Jinja template and its facts in, one self-contained HTML page out; and the sliders on a page.
 
-A page extends `templates/base.html.j2`, which has the blocks `head` (further style), `kicker`, `title`, `standfirst`,
-`contents`, `main` and `disclaimer`. Templates that belong to one report stand in the folder `templates` of its package:
-
-    page = render("page.html.j2", {"title": ...}, package="retinabench.reports.evaluation")
-
-Everything is escaped, the style sheet is inside, and a missing name is an error. The page runs one script, `SCRIPTS`, which is
-the same in every page and which the page's content security policy names by its hash: it sorts and filters tables, opens
-folded sections, and shows texts that the page holds already. Without it the page is complete. Templates know the filters of
-`FILTERS`; `parts.html.j2` has macros for sections, figures, legends, findings and lists of facts. A template whose name does
-not end in `.html.j2` is text (Markdown): nothing is escaped but what passes through the filter `md`.
+A page extends `templates/base.html.j2`; templates that belong to one report stand in the folder `templates` of its package.
+Everything is escaped, the style sheet is inside, and a missing name is an error. The page runs one script, `SCRIPTS`, which its content
+security policy names by its hash; without it the page is complete. A template whose name does not end in `.html.j2` is text (Markdown):
+nothing is escaped but what passes through the filter `md`.
 """
 
 from __future__ import annotations

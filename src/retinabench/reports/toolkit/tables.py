@@ -1,14 +1,7 @@
 """One table model and its renderers: HTML, Markdown, LaTeX, CSV, terminal.
 
 A `Table` has one or more `Block`s; a block has `Column`s and `Row`s; a row has a label and one `Cell` per column. A cell
-holds a number with its interval and standard error (`Quantity`) or text:
-
-    table = Table.of("Scores", [Column("AUROC", direction="higher")], [Row("MAP", [Cell.number(0.91, 0.88, 0.94)])])
-    to_terminal(table)      # a rich table
-    to_markdown(table)
-    to_html(table)          # escaped; in page templates: {{ table | table }}
-    to_latex(table)
-    to_csv(table)           # one line per cell, with all digits
+holds a number with its interval and standard error (`Quantity`) or text.
 """
 
 from __future__ import annotations
