@@ -16,7 +16,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from retinabench.core.files import write_bytes, write_json
-from retinabench.core.results import Document
 from retinabench.metrics.calibration import CalibrationSummary
 from retinabench.metrics.clinical.between_groups import Between
 from retinabench.metrics.clinical.decision_curve import MissedImage
@@ -49,6 +48,7 @@ from retinabench.reports.toolkit.pages import explorer, macros
 from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table, to_terminal
 
 AUTHORS = "to be answered by the authors"
+GUIDELINES = {"stard": "STARD", "tripod": "TRIPOD+AI", "claim": "CLAIM"}
 SOURCES = (
     "Items by the numbers of STARD 2015 (Bossuyt et al., BMJ 351:h5527; STARD-AI, Nat. Med. 2025, adds items on data, algorithm and "
     "fairness to it), TRIPOD+AI (Collins et al., BMJ 385:e078378, 2024) and CLAIM (Mongan et al., Radiol. Artif. Intell. "
@@ -75,23 +75,8 @@ TITLE = "Can this model's uncertainty choose what the expert reads?"
 FIRST_MISSED, MOST_MISSED = 15, 1000
 
 
-@dataclass(frozen=True)
-class Item(Document):
-    """An item: its numbers in the guidelines ("" where a guideline has none), its topic, and the answer."""
-
-    stard: str
-    tripod: str
-    claim: str
-    topic: str
-    answer: str
-
-    @property
-    def numbers(self) -> str:
-        known = {"STARD": self.stard, "TRIPOD+AI": self.tripod, "CLAIM": self.claim}
-        return "; ".join(f"{name} {number}" for name, number in known.items() if number)
-
-
-def checklist(report: ScreeningReport) -> list[Item]:
+def checklist(report: ScreeningReport) -> list[dict[str, str]]:
+    """Return the items: their numbers in the guidelines ("" where a guideline has none), topic, and the answer."""
     one = next(iter(report.sets.values()))
     known = report.threshold
     cut = f"{known.comparison}; " + (
@@ -132,12 +117,15 @@ def checklist(report: ScreeningReport) -> list[Item]:
         ("26", "26", "38", "Limitations", AUTHORS),
         ("28, 29", "18c, 18d", "40, 41", "Registration and protocol", AUTHORS),
     ]  # fmt: skip
-    return [Item(*row) for row in rows]
+    return [dict(zip((*GUIDELINES, "topic", "answer"), row, strict=True)) for row in rows]
 
 
-def checklist_table(items: list[Item]) -> Table:
+def checklist_table(items: Sequence[Mapping[str, str]]) -> Table:
     columns = [Column("Answer", text=True), Column("Numbers of the item", text=True)]
-    rows = [Row(item.topic, [Cell(item.answer), Cell(item.numbers)], control=item.answer == AUTHORS) for item in items]
+    rows = []
+    for item in items:
+        numbers = "; ".join(f"{name} {item[key]}" for key, name in GUIDELINES.items() if item[key])
+        rows.append(Row(item["topic"], [Cell(item["answer"]), Cell(numbers)], control=item["answer"] == AUTHORS))
     return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
 
 
@@ -636,7 +624,7 @@ def clinic_json(report: ScreeningReport) -> dict[str, object]:
     return {
         **report.to_dict(),
         "answers": {answer.name: answer.kind for answer in answer_sets(report)},
-        "checklist": [item.to_dict() for item in checklist(report)],
+        "checklist": checklist(report),
     }
 
 
