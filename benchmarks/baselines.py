@@ -49,7 +49,7 @@ from retinabench.experiments.study.study import cells, compute, folder_of, open_
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.leaderboard import board
+from retinabench.reports.leaderboard.board import write_baselines
 from retinabench.reports.leaderboard.submission import Card, checked
 
 POOLED = ("map", "dropout", "mfvi", "rank1", "vbll", "ivon", "csghmc", "anchored")  # also as ensembles of their seeds
@@ -132,31 +132,6 @@ def collect(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
         print(f"{cell.method}: seeds {sorted(found)}")
     file = write_baselines(benchmark, baselines)
     print(f"{file}: {file.stat().st_size:,} bytes")
-
-
-def write_baselines(benchmark: FrozenBenchmark, baselines: list[tuple[Card, int, Predictions]]) -> Path:
-    """Write the baselines of a benchmark into the package: the seeds of all methods (card, seed, images), of the same images."""
-    first = baselines[0][2]
-    order = np.lexsort((first.image_id, first.split != "test"))
-    ids = first.image_id[order]
-    columns = {"image_id": ids, "split": first.split[order]}
-    cards: dict[str, Card] = {}
-    for card, seed, images in baselines:
-        rows = np.argsort(images.image_id)
-        place = rows[np.searchsorted(images.image_id[rows], ids)]
-        assert np.array_equal(images.image_id[place], ids), f"{card.name}, seed {seed}, predicts other images"
-        cards[card.name] = card
-        columns[f"p:{card.name}:{seed}"] = images.prob[place].astype(np.float32)
-        if (own := images.uncertainty) is not None:
-            columns[f"u:{card.name}:{seed}"] = own[place].astype(np.float32)
-    about = json.dumps([card.model_dump(mode="json") for card in cards.values()], sort_keys=True)
-    table = pa.table(columns).replace_schema_metadata({board.KEY: about.encode()})
-    file = board.SHIPPED / f"{benchmark.name}.parquet"
-    numbers = [name for name in columns if name[:2] in ("p:", "u:")]
-    pa.parquet.write_table(
-        table, file, compression="zstd", use_dictionary=["split"], use_byte_stream_split=numbers, write_statistics=False
-    )
-    return file
 
 
 def card_of(study: Study, label: str, title: str, hours: float, members: int) -> Card:

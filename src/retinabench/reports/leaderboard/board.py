@@ -7,6 +7,7 @@ own, `u:METHOD:SEED`. Labels and patients are those of the definition.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections import Counter
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet
 
 from retinabench.core.errors import InputError, nearest, printable
+from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject, json_content
 from retinabench.data.frozen.definition import FrozenBenchmark, benchmark_names, frozen_benchmark, truth_of
@@ -241,6 +244,27 @@ def _bare_card(title: str, number: int) -> Card:
         pretrained=False,
         tuned_on="validation",
     )
+
+
+def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[tuple[Card, int, Predictions]]) -> Path:
+    """Write the baselines of a benchmark into the package: card, seed and `checked` predictions of each."""
+    ids, split = baselines[0][2].image_id, baselines[0][2].split
+    columns: dict[str, Any] = {"image_id": ids, "split": split}
+    for card, seed, one in baselines:
+        if not np.array_equal(one.image_id, ids):
+            raise InputError(f"{card.name}, seed {seed}, predicts other images")
+        columns[f"p:{card.name}:{seed}"] = one.prob.astype(np.float32)
+        if one.uncertainty is not None:
+            columns[f"u:{card.name}:{seed}"] = one.uncertainty.astype(np.float32)
+    cards = {card.name: card.model_dump(mode="json") for card, *_ in baselines}
+    about = json.dumps(list(cards.values()), sort_keys=True).encode()
+    table, sink = pa.table(columns).replace_schema_metadata({KEY: about}), io.BytesIO()
+    numbers = [name for name in columns if name[:2] in ("p:", "u:")]
+    pa.parquet.write_table(
+        table, sink, compression="zstd", use_dictionary=["split"], use_byte_stream_split=numbers, write_statistics=False
+    )
+    write_bytes(SHIPPED / f"{benchmark.name}.parquet", sink.getvalue())
+    return SHIPPED / f"{benchmark.name}.parquet"
 
 
 @cache
