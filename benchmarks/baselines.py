@@ -49,7 +49,7 @@ from retinabench.experiments.study.study import cells, compute, folder_of, open_
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.leaderboard.board import BaselineSeed, write_baselines
+from retinabench.reports.leaderboard.board import write_baselines
 from retinabench.reports.leaderboard.submission import Card, checked
 
 POOLED = ("map", "dropout", "mfvi", "rank1", "vbll", "ivon", "csghmc", "anchored")  # also as ensembles of their seeds
@@ -123,12 +123,12 @@ def collect(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
                 seconds += [record.seconds] if record is not None else []
         hours, title = float(np.mean(seconds or [0.0])) / 3600, cell.base.method.describe()
         card = card_of(study, cell.method, title, hours, 1)
-        baselines += [BaselineSeed(card, seed, checked(one, benchmark)) for seed, one in found.items()]
+        baselines += [(card, seed, checked(one, benchmark)) for seed, one in found.items()]
         members = tuple(study.run_seeds[: study.ensemble])
         if cell.method in POOLED and all(seed in found for seed in members):
             pooled = pool([found[seed] for seed in members], members, 0)
             card = card_of(study, cell.method, f"ensemble of {len(members)} {title}", hours, len(members))
-            baselines.append(BaselineSeed(card, 0, checked(pooled, benchmark)))
+            baselines.append((card, 0, checked(pooled, benchmark)))
         print(f"{cell.method}: seeds {sorted(found)}")
     file = write_baselines(benchmark, baselines)
     print(f"{file}: {file.stat().st_size:,} bytes")

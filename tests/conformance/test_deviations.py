@@ -7,7 +7,7 @@ import pytest
 
 from conftest import shared_path
 from retinabench.metrics import classification, published
-from retinabench.metrics.calibration import reliability
+from retinabench.metrics.calibration import bins_of
 from retinabench.metrics.over_seeds import aggregate
 from retinabench.metrics.published import balanced_rows, rebalanced_rows
 from retinabench.metrics.scoring import referral_curve, score
@@ -132,7 +132,7 @@ def test_d10_ece():
     for case, theirs, ours in (("a", 0.1054455, 0.1054455), ("b", 0.02275, 0.02395)):
         y, p = z[f"in_{case}_y_true"], z[f"in_{case}_y_pred"]
         assert published.ece(y, p) == pytest.approx(theirs, abs=5e-6)
-        assert reliability(y, p, of="top_label").expected_error() == pytest.approx(ours, abs=5e-6)
+        assert bins_of(Cases(y, p).weighted(), "top_label").expected_error() == pytest.approx(ours, abs=5e-6)
 
 
 def test_d11_nll():

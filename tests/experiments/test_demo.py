@@ -28,7 +28,7 @@ def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(tmp
         return out
 
     def evaluate(methods, settings, **options):
-        assert [(one.name, len(one.predictions)) for one in methods] == [
+        assert [(name, len(files)) for name, files in methods.items()] == [
             ("MAP", 3), ("MC dropout", 1), ("deep ensemble of 3", 1),
         ]  # fmt: skip
         return SimpleNamespace(files=[[]], sets={}, controls=None)
@@ -42,11 +42,6 @@ def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(tmp
     monkeypatch.setattr(module, "prepare", prepare)
     monkeypatch.setattr(module, "execute", execute)
     monkeypatch.setattr(module, "read_predictions", lambda path: path)
-    monkeypatch.setattr(
-        module,
-        "MethodPredictions",
-        SimpleNamespace(of=lambda name, files: SimpleNamespace(name=name, predictions=files)),
-    )
     monkeypatch.setattr(module, "evaluate_methods", evaluate)
     monkeypatch.setattr(module, "write_evaluation", lambda *_, **__: page)
     monkeypatch.setattr(module, "scores_table", lambda *_: "the table")

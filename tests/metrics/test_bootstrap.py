@@ -13,7 +13,6 @@ from retinabench.core.errors import InputError
 from retinabench.metrics import bootstrap
 from retinabench.metrics.bootstrap import (
     KEPT_PATIENTS,
-    by_rows,
     cluster_bootstrap,
     cluster_codes,
     percentile_interval,
@@ -26,8 +25,8 @@ PATIENT = np.repeat([f"p{k:03d}" for k in range(150)], RNG.integers(1, 4, 150))
 VALUE = RNG.exponential(1.0, len(PATIENT)) + np.repeat(RNG.normal(0, 1, 150), np.unique(PATIENT, return_counts=True)[1])
 
 
-def mean_and_total(weight):
-    total = np.einsum("rn,n->r", weight, VALUE)
+def mean_and_total(weight, value=VALUE):
+    total = np.einsum("rn,n->r", weight, value)
     return np.stack([total / weight.sum(axis=1), total], axis=1)
 
 
@@ -48,14 +47,12 @@ def test_draws_depend_on_seed_and_replicate_only():
 def test_draws_do_not_depend_on_the_order_of_the_rows():
     order = np.random.default_rng(0).permutation(len(PATIENT))
     draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=20)
-    moved = cluster_bootstrap(
-        by_rows(lambda w: [w @ VALUE[order] / w.sum(), w @ VALUE[order]]), PATIENT[order], replicates=20
-    )
+    moved = cluster_bootstrap(lambda w: mean_and_total(w, VALUE[order]), PATIENT[order], replicates=20)
     np.testing.assert_allclose(moved, draws, rtol=1e-12)
 
 
 def test_one_patient_has_no_interval():
-    draws = cluster_bootstrap(by_rows(lambda w: [w.sum(), 1.0]), ["a", "a"], replicates=20)
+    draws = cluster_bootstrap(lambda w: mean_and_total(w, np.ones(2)), ["a", "a"], replicates=20)
     assert draws.shape == (20, 2)
     assert np.isnan(percentile_interval(draws)).all()
 

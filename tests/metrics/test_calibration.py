@@ -31,6 +31,10 @@ GOLDEN = {
 }
 
 
+def reliability(label, prob, weight=None, of="positive_class", bins=15):
+    return calibration.bins_of(Cases(label, prob).weighted(weight), of, bins)
+
+
 def truth():
     return answers("own_outputs")["calibration_n400"]
 
@@ -39,7 +43,7 @@ def truth():
 def test_golden_ece(name):
     y, p, _ = cases_of("n400")
     of, bins = GOLDEN[name]
-    found = calibration.reliability(y, p, of=of, bins=bins).expected_error()
+    found = reliability(y, p, of=of, bins=bins).expected_error()
     assert found == pytest.approx(truth()[name], abs=1e-12)
 
 
@@ -62,16 +66,16 @@ def test_repetition_and_row_order(case):
     order = np.random.default_rng(0).permutation(len(y))
     for of in ("top_label", "positive_class"):
         args = {"of": of, "bins": 4}
-        a = calibration.reliability(y, p, times, **args)
-        b = calibration.reliability(np.repeat(y, times), np.repeat(p, times), **args)
-        d = calibration.reliability(y[order], p[order], times[order], **args)
+        a = reliability(y, p, times, **args)
+        b = reliability(np.repeat(y, times), np.repeat(p, times), **args)
+        d = reliability(y[order], p[order], times[order], **args)
         for other in (b, d):
             np.testing.assert_allclose(a.weight, other.weight, atol=1e-9)
             assert a.expected_error() == pytest.approx(other.expected_error(), abs=1e-12)
 
 
 def test_edges_belong_to_the_bin_below():
-    found = calibration.reliability([0, 1, 1, 0], [0.0, 0.2, 0.2 + 1e-12, 1.0], bins=5)
+    found = reliability([0, 1, 1, 0], [0.0, 0.2, 0.2 + 1e-12, 1.0], bins=5)
     assert found.weight.tolist() == [2, 1, 0, 0, 1]
     assert np.isnan(found.forecast[2])
     assert found.expected_error() == pytest.approx((2 * 0.4 + 1 * (1 - 0.2) + 1) / 4, abs=1e-9)
@@ -79,7 +83,7 @@ def test_edges_belong_to_the_bin_below():
 
 def test_errors_of_three_bins_by_hand():
     """Bins (0, 1/3], (1/3, 2/3], (2/3, 1] hold 2, 1 and 3 images; gaps: 1/2 - 0.2, 0 - 0.5 and 2/3 - 0.8."""
-    diagram = calibration.reliability([0, 1, 0, 1, 1, 0], [0.1, 0.3, 0.5, 0.7, 0.8, 0.9], bins=3)
+    diagram = reliability([0, 1, 0, 1, 1, 0], [0.1, 0.3, 0.5, 0.7, 0.8, 0.9], bins=3)
     gaps = np.array([0.3, -0.5, 2 / 3 - 0.8])
     np.testing.assert_allclose(diagram.gap, gaps, atol=1e-15)
     share = np.array([2, 1, 3]) / 6
@@ -144,10 +148,10 @@ def test_null_band_holds_a_calibrated_model_and_not_an_overconfident_one():
     mean, low, high = calibration.null_bands_of(Cases(0 * p, p).weighted(), replicates=300)["positive_class"]
     assert 0 < low < mean < high
     y = rng.random(3000) < p
-    assert low < calibration.reliability(y, p).expected_error() < high
+    assert low < reliability(y, p).expected_error() < high
     bent = expit(2 * logit(p))
     highest = calibration.null_bands_of(Cases(0 * p, bent).weighted(), replicates=300)["positive_class"][2]
-    assert calibration.reliability(y, bent).expected_error() > highest
+    assert reliability(y, bent).expected_error() > highest
 
 
 def test_golden_line():

@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
-from retinabench.metrics.bootstrap import by_rows, cluster_bootstrap, percentile_interval
+from retinabench.metrics.bootstrap import cluster_bootstrap, percentile_interval
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import (
     FEW,
@@ -158,10 +158,10 @@ def test_golden_bootstrap_errors():
     cases = Cases(data["y"], data["p"])
 
     def statistic(weight):
-        return np.array([SCORES["auroc"](cases.weighted(weight))])
+        return SCORES["auroc"](cases.weighted(weight))[:, None]
 
     for key, cluster in (("se_bootstrap_patients", data["patient"]), ("se_bootstrap_eyes", np.arange(400))):
-        draws = cluster_bootstrap(by_rows(statistic), cluster, replicates=2000, seed=7)
+        draws = cluster_bootstrap(statistic, cluster, replicates=2000, seed=7)
         assert draws.std(ddof=1) == pytest.approx(golden[key], rel=0.05)
         if key.endswith("patients"):
             ends = [float(end[0]) for end in percentile_interval(draws)]

@@ -11,7 +11,7 @@ import pytest
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF
-from retinabench.metrics.planning import Aims, Assumptions, Stated, from_pilot, plan_study, stated_assumptions
+from retinabench.metrics.planning import Aims, Assumptions, from_pilot, plan_study, stated_assumptions
 from retinabench.metrics.proportions import clustered_proportion
 from retinabench.metrics.sample_sizes import Clusters, exact_power, images_for_half_width, images_for_power
 
@@ -28,7 +28,7 @@ def test_a_pilot_gives_the_assumptions():
     assert found.clusters.images_per_patient == found.clusters.mates == 2
     assert found.clusters.disease_correlation == 1
     assert 0.1 < found.clusters.correlation < 0.6
-    assert stated_assumptions(Stated(prevalence=0.05), pilot).prevalence == 0.05
+    assert stated_assumptions({"prevalence": 0.05}, pilot=pilot).prevalence == 0.05
     assert plan_study(found).notes[-1].startswith("assumptions from a pilot of 4,000 images")
     alone = from_pilot(rb.Predictions(np.arange(2 * n), label, prob), ABOVE_HALF)
     assert alone.clusters.effect == 1
@@ -57,9 +57,9 @@ def test_a_pilot_without_an_error_is_no_plan_of_a_few_patients():
         ({"sensitivity": 0.9, "specificity": 0.9}, "AUROC is 1"),
     ]:
         with pytest.raises(InputError, match=first):
-            stated_assumptions(Stated(**stated), perfect)
+            stated_assumptions(stated, pilot=perfect)
     stated = {"sensitivity": 0.9, "specificity": 0.9, "auroc": 0.97}
-    found = plan_study(stated_assumptions(Stated(**stated), perfect))
+    found = plan_study(stated_assumptions(stated, pilot=perfect))
     assert found.assumptions.prevalence == 0.25
     assert found["net_benefit"].patients > 100
 

@@ -163,17 +163,6 @@ def test_a_roc_curve_is_read_at_the_nearest_point():
     assert found[[0, -1]].tolist() == [0, 1]
 
 
-def test_a_drawn_line_takes_the_oracle_off_again_and_loses_its_end():
-    curves = np.full((2, 200), 0.9)
-    x, y = drawn_line(curves, "accuracy")
-    referred = np.arange(200) / 200
-    np.testing.assert_allclose(x, referred[:100])
-    np.testing.assert_allclose(y, ((0.9 - referred) / (1 - referred))[:100])
-    x, y = drawn_line(curves, "nll", no_oracle=False)
-    assert len(x) == 190
-    np.testing.assert_allclose(y, 0.9)
-
-
 NAMES = {
     "negative_log_likelihood": "nll", "auroc": "auroc", "auprc": "auprc", "accuracy": "accuracy",
     "ece": "ece_top_label", "retention_accuracy_auc": "referral_accuracy_area",

@@ -1,86 +1,23 @@
-"""The charts of a monitor hold the paths, the alarm and the goal that they are given."""
+"""The first lines, tables and page of a monitor."""
 
 from __future__ import annotations
 
 import io
-import math
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from matplotlib.dates import date2num
 from rich.console import Console
 
 from retinabench.metrics.actions import FrozenRule
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.monitoring import Evidence
 from retinabench.metrics.monitoring import watch as monitor
-from retinabench.metrics.proportions import Interval
-from retinabench.reports.monitoring import (
-    LEAST,
-    evidence_panel,
-    headline,
-    monitor_tables,
-    page,
-    window_panel,
-    windows_table,
-)
-from retinabench.reports.toolkit.figures import BAD, mark
+from retinabench.reports.monitoring import headline, monitor_tables, page
 from support.browsers import check_page
 from support.follow_ups import follow_up
 from support.reading_pages import without_script
 
 pytestmark = pytest.mark.usefixtures("legible")
-
-DAYS = np.datetime64("2026-01-01") + np.arange(4)
-
-
-def path(*wealth, alarm=None):
-    with np.errstate(divide="ignore"):
-        return Evidence("risk", DAYS[: len(wealth)], np.log(wealth), 20.0, alarm, 9)
-
-
-def test_evidence_is_drawn_with_its_alarm_within_the_range_that_can_be_read():
-    figure = evidence_panel([(mark(0), path(1.0, 5.0, 25.0, 0.0, alarm=DAYS[2]))], 20.0)
-    [axes] = figure.axes
-    drawn, alarm, needed = axes.lines
-    assert np.allclose(drawn.get_ydata(), [1, 5, 25, LEAST])
-    assert alarm.get_xdata() == [date2num(DAYS[2])] * 2
-    assert needed.get_ydata() == [20.0, 20.0]
-    assert axes.get_yscale() == "log"
-    assert axes.get_ylim() == pytest.approx((LEAST / 3, 125.0))
-    assert [text.get_text() for text in axes.texts] == ["alarm at 20"]
-
-
-def test_windows_without_a_value_are_left_out_and_keep_their_place():
-    values = [Interval(0.1, 0.05, 0.2), Interval(math.nan), Interval(0.3), Interval(math.nan)]
-    [axes] = window_panel(DAYS, values, "error", goal=0.08).axes
-    drawn, goal = axes.lines
-    assert np.asarray(drawn.get_ydata()).tolist() == [0.1, 0.3]
-    assert (goal.get_ydata()[0], goal.get_color()) == (0.08, BAD)
-    [bars] = axes.collections
-    assert len(bars.get_segments()) == 1  # one value has an interval
-    assert axes.get_xlim()[1] > date2num(DAYS[-1])
-
-
-GOALS = FrozenRule("max_probability", 0.2, goals=(Goal("selective_risk", 0.08),), most_images=2)
-
-
-@pytest.fixture(scope="module")
-def found():
-    return monitor(follow_up(np.random.default_rng(0), 120), GOALS)
-
-
-def test_the_latest_windows_are_narrower_than_all(found):
-    window = replace(found.windows[0], referred=Interval(math.nan))
-    many = replace(found, windows=tuple(replace(window, start=f"2026-0{k}-01") for k in range(1, 9)))
-    latest, whole = windows_table(many, 6), windows_table(many)
-    assert [row.label for row in latest.blocks[0].rows] == [f"2026-0{k}-01" for k in range(3, 9)]
-    assert latest.caption.endswith("the latest 6 of 8")
-    assert len(whole.blocks[0].rows) == 8
-    assert whole.width == latest.width + 1
-    assert whole.blocks[0].rows[0].cells[2].content == "–"  # no share of referred images is known
 
 
 PAGE_GOALS = FrozenRule(

@@ -18,7 +18,7 @@ from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, evaluate_methods
 from retinabench.reports.evaluation.terminal import scores_table
 from retinabench.reports.evaluation.write import percent_steps, write_evaluation
 
@@ -59,13 +59,12 @@ def run_demo(
     }
     with progress.track("Scores, intervals and figures", 100, unit="%") as advance:
         tell = percent_steps(advance)
-        methods = [MethodPredictions.of(name, of_seeds) for name, of_seeds in files.items()]
         found = evaluate_methods(
-            methods, EvaluationSettings(seed=seed), progress=lambda what, share: tell(what, 0.9 * share)
+            files, EvaluationSettings(seed=seed), progress=lambda what, share: tell(what, 0.9 * share)
         )
         page = write_evaluation(found, out / "report", images=data.image)
         tell("report written", 1.0)
-    names = [method.name for method in methods for _ in method.predictions]
+    names = [name for name, of_seeds in files.items() for _ in of_seeds]
     scores = [one for of_seeds in found.files for one in of_seeds]
     Console().print(scores_table(names, scores, {name: found.controls(name) for name in found.sets}))
     progress.say(f"done in {time.perf_counter() - began:.0f} s")

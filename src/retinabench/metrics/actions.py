@@ -31,6 +31,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.core.untrusted import csv_text
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.guarantees.goals import Goal, Per
@@ -39,7 +40,6 @@ from retinabench.predictions.check import Check, own_patients
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows
 
-Floats = NDArray[np.float64]
 Names = NDArray[np.str_]
 ACTIONS = ("refer to hospital", "expert reads", "no referral")
 """From the one that overrules the others of a patient to the one that none may overrule."""
@@ -57,7 +57,7 @@ class ActionList:
     images: Predictions  # in this order
     uncertainty: Floats  # (N,)
     call: Names  # (N,) `referable` or `not referable`; empty where no call is made
-    read: NDArray[np.bool_] | None = None  # (N,) by the expert; None where nothing is decided
+    read: Bools | None = None  # (N,) by the expert; None where nothing is decided
     notes: tuple[str, ...] = ()
 
     @property
@@ -76,7 +76,6 @@ class ActionList:
 
     @property
     def patient_actions(self) -> Names:
-        """(N,) the action for the patient of each image."""
         if self.read is None:
             return self.actions
         codes = np.unique(self.patients, return_inverse=True)[1]
@@ -105,19 +104,17 @@ class ActionList:
         return csv_text([COLUMNS, *zip(*columns, strict=True)]).encode()
 
 
-def listed(images: Predictions, uncertainty: Floats, call: Names, read: NDArray[np.bool_] | None) -> ActionList:
-    """Return the list, the most uncertain image first."""
+def listed(images: Predictions, uncertainty: Floats, call: Names, read: Bools | None) -> ActionList:
     order = np.lexsort((images.image_id, -uncertainty))
     return ActionList(images.take(order), uncertainty[order], call[order], None if read is None else read[order])
 
 
-def gradable(images: Predictions) -> NDArray[np.bool_]:
+def gradable(images: Predictions) -> Bools:
     """(N,) whether an image can be graded, as its column `gradable` says."""
     return gradable_rows(Check(images.source), images.subgroups.get(GRADABLE), len(images))
 
 
 def called(prob: Floats, decision: FrozenThreshold) -> Names:
-    """(N,) what the model says of every image."""
     above = prob > 0.5 if decision.is_default else prob >= decision.value
     return np.where(above, "referable", "not referable")
 
@@ -176,7 +173,7 @@ class FrozenRule:
         good = gradable(images)
         return listed(images, values, np.where(good, call, ""), read | ~good)
 
-    def decide(self, images: Predictions) -> tuple[Floats, Names, NDArray[np.bool_]]:
+    def decide(self, images: Predictions) -> tuple[Floats, Names, Bools]:
         """Return the uncertainty, the call, and whether the expert reads, of every image, (N,) each."""
         if self.groups:
             labels, n = group_labels(images, self.column), len(images)
@@ -235,14 +232,12 @@ def apply(predictions: Predictions, certificate: FrozenRule | str | Path) -> Act
 
 
 def refuse_refuted(rule: FrozenRule, file: str | Path | None) -> None:
-    """Refuse a certificate that the labels of a test set refute."""
     if rule.broken:
         problem = f"may not be applied: the labels of {' and '.join(rule.broken)} refute it"
         raise InputError(problem, file=file, hint="Choose a new threshold on recent patients.")
 
 
 def read_rule(path: Path) -> FrozenRule:
-    """Read what `transfer --json` wrote, of a threshold or of zones."""
     found = read_checked(path, lambda content: validated(content).rule(), HINT, named=True)
     if found is None:
         problem = (
@@ -297,7 +292,6 @@ class _Chosen(_Part):
     reference: dict[Literal["prob", "uncertainty"], list[float]] = {}
 
     def common(self, certificates: Sequence[_Certificate | None]) -> dict[str, Any]:
-        """Return what both rules take from the file."""
         granted = [one for one in certificates if one is not None]
         goals = [Goal(each.goal.target, each.goal.goal) for one in granted for each in one.goals]
         return {
@@ -314,7 +308,6 @@ class _Referral(_Chosen):
     certificate: _Certificate | None = None
 
     def rule(self) -> FrozenRule | None:
-        """Return the rule; None where none was granted."""
         if self.threshold is None:
             return None
         if math.isnan(self.threshold):
@@ -332,7 +325,6 @@ class _Zones(_Chosen):
     zones: dict[Literal["negative", "positive"], _Zone]
 
     def rule(self) -> FrozenRule | None:
-        """Return the rule; None where both zones are empty."""
         below, above = (self.zones[side].threshold if side in self.zones else None for side in ("negative", "positive"))
         if below is None and above is None:
             return None
@@ -348,7 +340,6 @@ class _Within(_Part):
     groups: dict[str, dict[str, Any]]
 
     def rule(self) -> FrozenRule | None:
-        """Return the rule of rules; None where no group has one that may be applied."""
         known = {f"{self.column}: {value}": validated(content).rule() for value, content in self.groups.items()}
         kept = {name: one for name, one in known.items() if one is not None and not one.broken}
         if not kept:

@@ -28,9 +28,9 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Floats
 from retinabench.predictions.check import numbered
 
-Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]  # Weights (R, N) >= 0 -> values (R, K), NaN where undefined.
 BLOCK = 2**16
 """Numbers in one matrix of a block: small enough for a cache, large enough that calls cost little beside the work."""
@@ -67,7 +67,6 @@ class Steps:
         self._done, self._reported = 0.0, 0
 
     def add(self, work: float) -> None:
-        """Note that more work is done."""
         self._done += work * self._rate
         further = round(self._done) - self._reported
         self._reported += further
@@ -199,26 +198,18 @@ def cluster_bootstrap(
     return stacked(rows, replicates, len(codes), workers=workers, advance=advance)
 
 
-def by_rows(function: Callable[[Floats], ArrayLike]) -> Statistic:
-    """Return the statistic that calls a function of one weighting (N,) -> (K,) for each row."""
-    return lambda weight: np.stack([np.asarray(function(row), np.float64).reshape(-1) for row in weight])
-
-
 def check_draws(replicates: int, seed: int) -> None:
-    """Raise `InputError` unless there is at least one replicate and the seed is not negative."""
     if replicates < 1:
         raise InputError(f"{replicates} bootstrap replicates", hint="Ask for 1 or more; 1,000 is the default.")
     check_seed(seed)
 
 
 def check_seed(seed: int) -> None:
-    """Raise `InputError` for a negative seed."""
     if seed < 0:
         raise InputError(f"the seed is {seed}", hint="A seed is a whole number >= 0.")
 
 
 def check_level(level: float) -> None:
-    """Raise `InputError` for the level of an interval outside 0 … 1, such as 95."""
     if not 0 < level < 1:
         raise InputError(f"the level is {level}", hint="A level lies between 0 and 1, such as 0.95.")
 

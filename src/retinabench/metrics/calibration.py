@@ -22,10 +22,11 @@ from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes, stacked
 from retinabench.metrics.intervals import FEWEST_ERRORS, FEWEST_WRONG, patients_of, scaled_interval
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion
-from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Weighted
+from retinabench.metrics.weighted_images import EPS, Cases, Weighted
 
 Of = Literal["top_label", "positive_class"]
 BINS, BRIER_BINS, CURVE_BINS = 15, 10, 10
@@ -34,9 +35,6 @@ ERROR_DRAWS, STEPS = 2000, 120
 LEVEL = 0.95  # of the null bands
 BLOCK = 2**16  # Images that are drawn at once, so that what is made of them stays in the cache.
 ROUNDS, TOLERANCE = 100, 1e-12
-
-
-# ------------------------------------------------------------------------------------- errors in bins
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,6 @@ class Bins:
 
     @property
     def share(self) -> Floats:
-        """(M,) share of the weight."""
         return np.asarray(self.weight / self.weight.sum())
 
     @property
@@ -65,12 +62,10 @@ class Bins:
         return np.where(self.weight > 0, self.observed - self.forecast, 0.0)
 
     def expected_error(self) -> float:
-        """ECE: sum of share x |gap|."""
         return float(self.share @ np.abs(self.gap))
 
 
 def judged(cases: Cases, of: Of) -> tuple[Floats, Floats]:
-    """Forecasts (N,) and what happened, 0 or 1."""
     if of == "top_label":
         return np.where(cases.called, cases.prob, 1 - cases.prob), (~cases.error).astype(np.float64)
     return cases.prob, cases.label.astype(np.float64)
@@ -87,13 +82,6 @@ def bins_of(w: Weighted, of: Of = "positive_class", bins: int = BINS) -> Bins:
     number = bin_numbers(forecast, bins)
     masses = (w.weight, w.weight * forecast, w.weight * observed)
     return Bins.of_sums(*(np.bincount(number, mass, minlength=bins).astype(np.float64) for mass in masses))
-
-
-def reliability(
-    label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None, *, of: Of = "positive_class", bins: int = BINS
-) -> Bins:
-    """Return the reliability diagram of label (N,), prob (N,) and weight (N,)."""
-    return bins_of(Cases(label, prob).weighted(weight), of, bins)
 
 
 def ece_top_label_of(w: Weighted) -> Floats:
@@ -165,7 +153,7 @@ def murphy_of(w: Weighted) -> Murphy:
     return Murphy(brier, rel, res, unc, brier - (rel - res + unc), 1 - brier / unc if unc > 0 else np.nan)
 
 
-# ------------------------------------------------------------------------------------- the debiased error
+# The debiased error.
 #
 # An expected calibration error adds up |gap| over bins, and chance makes every gap larger: a calibrated model never has 0, its
 # replicates scatter even more, and no bootstrap interval holds its true 0. Here the gaps are squared, which lets chance be taken
@@ -263,9 +251,6 @@ def _first(sizes: Floats, above: Floats) -> float:
     return float(sizes[k - 1] + (sizes[k] - sizes[k - 1]) * above[k - 1] / (above[k - 1] - above[k]))
 
 
-# ------------------------------------------------------------------------------------- null bands
-
-
 def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of, tuple[float, float, float]]:
     """Return the ECE that a perfectly calibrated model with these forecasts would show, in bins of equal width.
 
@@ -299,7 +284,6 @@ class _Forecast:
         self.own, self.common = np.sqrt(np.array([1 - shared, shared], np.float32))
 
     def sums(self, mass: Floats) -> Floats:
-        """(M,) sums of a mass (N,) over the bins."""
         return np.bincount(self.number, mass, minlength=BINS).astype(np.float64)
 
     def happens(self, own: NDArray[np.float32], common: NDArray[np.float32], part: slice) -> Bools:
@@ -364,9 +348,6 @@ def shared_residual(w: Weighted, of: Of = "positive_class") -> float:
     return float(np.clip(np.sin(np.pi / 2 * np.clip(correlation, 0, 1)), 0, 0.99))
 
 
-# ------------------------------------------------------------------------------------- the calibration line
-
-
 @dataclass(frozen=True)
 class CalibrationLine:
     """The logistic line logit P(y = 1) = intercept + slope x logit(p).
@@ -391,7 +372,6 @@ def calibration_line_of(w: Weighted) -> CalibrationLine:
 
 
 def _logits(w: Weighted) -> tuple[Floats, Floats]:
-    """(N,) logits, and (N, 1) ones."""
     x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
     return x, np.ones((len(x), 1))
 
@@ -496,9 +476,6 @@ def correct_prior(prob: ArrayLike, positive_weight: float) -> Floats:
         raise InputError(f"the weight of positive images is {positive_weight}", hint="It must be above 0.")
     p = np.asarray(prob, np.float64)
     return np.asarray(p / (p + positive_weight * (1 - p)))
-
-
-# ------------------------------------------------------------------------------------- what is shown of a set
 
 
 @dataclass(frozen=True)

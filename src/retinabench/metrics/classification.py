@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Weighted, ratio
+from retinabench.metrics.arrays import Bools, Floats
+from retinabench.metrics.weighted_images import SLACK, Cases, Weighted, ratio
 
 EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 to 4, counted in the label file
-
-
-# ------------------------------------------------------------------------------- from arrays
 
 
 def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
@@ -29,9 +27,6 @@ def auroc(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) ->
 def nll(label: ArrayLike, prob: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Return the mean of -ln P(label), nats per image; probabilities are clipped to [1e-15, 1 - 1e-15]."""
     return float(nll_of(Cases(label, prob).weighted(weight)))
-
-
-# ------------------------------------------------------------------- ratios of weighted sums
 
 
 def accuracy_of(w: Weighted) -> Floats:
@@ -106,9 +101,6 @@ def specificity_of(w: Weighted) -> Floats:
         Altman and Bland, Diagnostic tests 1: sensitivity and specificity, BMJ 308:1552 (1994).
     """
     return ratio(w.sum(~(w.cases.label | w.cases.called)), w.negatives)
-
-
-# ------------------------------------------------------------------------------- from a ranking
 
 
 def auroc_of(w: Weighted) -> Floats:
@@ -195,36 +187,25 @@ def _shifted_mass(w: Weighted) -> Floats:
     return np.zeros_like(w.mass) if w.cases.shifted is None else w.block_sums(w.weight * w.cases.shifted)
 
 
-# ------------------------------------------------- what intervals count and rank, for one weighting
-
-
 def right_counts(w: Weighted) -> tuple[Bools, Floats]:
-    """Return what the accuracy counts: correct predictions (N,) of all mass (N,)."""
     return ~w.cases.error, w.weight
 
 
 def sensitivity_counts(w: Weighted) -> tuple[Bools, Floats]:
-    """Return what the sensitivity counts: images called positive (N,) of the positive mass (N,)."""
     return w.cases.called, w.positive
 
 
 def specificity_counts(w: Weighted) -> tuple[Bools, Floats]:
-    """Return what the specificity counts: images called negative (N,) of the negative mass (N,)."""
     return ~w.cases.called, w.negative
 
 
 def ranked_classes(w: Weighted) -> tuple[Floats, Floats, Floats]:
-    """Return what the AUROC ranks: the probability, and the mass of the positive and of the negative images, all (N,)."""
     return w.cases.prob, w.positive, w.negative
 
 
 def ranked_domains(w: Weighted) -> tuple[Floats, Floats, Floats]:
-    """Return what tells the domains apart: the uncertainty, and the mass of shifted and of in-domain images, all (N,)."""
     shifted = np.zeros(len(w.cases), bool) if w.cases.shifted is None else w.cases.shifted
     return w.cases.uncertainty, w.weight * shifted, w.weight * ~shifted
-
-
-# ------------------------------------------------------------------------------------ ROC curve
 
 
 @dataclass(frozen=True)
@@ -322,10 +303,7 @@ def partial_auroc_of(w: Weighted, specificity: float) -> Floats:
     return (1 + (area - most**2 / 2) / (most - most**2 / 2)) / 2
 
 
-# ------------------------------------------------------------------------------- weights of sets
-
-
-def balanced_weight(shifted: NDArray[np.bool_], weight: Floats | None = None) -> Floats:
+def balanced_weight(shifted: Bools, weight: Floats | None = None) -> Floats:
     """(..., N) weights that give both domains the same mass: shifted images count (mass in domain) / (mass shifted) fold.
 
     weight: (..., N) multiplicities to start from, such as those of bootstrap replicates; None: 1 each. A row in which one domain

@@ -15,13 +15,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals
+from retinabench.core.results import Document, IntervalRow, Row, Tabular, draw_intervals
 from retinabench.core.seeds import numpy_generator
 from retinabench.core.untrusted import shown
-from retinabench.metrics.bootstrap import check_level, check_seed, percentile_interval
+from retinabench.metrics.arrays import Floats
+from retinabench.metrics.bootstrap import check_level, percentile_interval
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.image_sets import SET_LABELS, SETS
 from retinabench.metrics.intervals import holm, min_p
@@ -44,19 +44,15 @@ from retinabench.metrics.proportions import Interval
 from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import PLOTTED, check_known
-from retinabench.metrics.scoring import Rules, check_rules, frozen_threshold
+from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = NDArray[np.float64]
 Model = Predictions | Sequence[Predictions]
 NO_INTERVALS = "the published protocol has no intervals"
-
-
-# -------------------------------------------------------------------------------------------------- two models
 
 
 @dataclass(frozen=True)
@@ -155,7 +151,7 @@ class Comparison(Tabular, Document):
     thresholds: tuple[FrozenThreshold, ...] = (ABOVE_HALF, ABOVE_HALF)
     margin: float | None = None
 
-    _optional = ("margin",)
+    _schema, _optional = "retinabench.comparison/1", ("margin",)
 
     def __getitem__(self, name: str) -> SetComparison:
         return self.sets[name]
@@ -179,10 +175,6 @@ class Comparison(Tabular, Document):
             if (one := compared.scores.get(key))
         ]
         return draw_intervals(rows, axes, label=f"{self.a} - {self.b}", zero=True)
-
-    def to_dict(self) -> JsonObject:
-        """Return what `retinabench compare --json` writes."""
-        return {"schema": "retinabench.comparison/1", **super().to_dict()}
 
 
 def compare(
@@ -229,12 +221,9 @@ def compare(
         >>> rb.compare(model, model, bootstrap=0)["in_domain"]["accuracy"].difference
         0.0
     """
-    check_rules(rules)
+    ScoreSettings(rules, bootstrap, seed)
     check_known("score", scores, list(SCORES))
     check_known("set", sets, SETS)
-    if bootstrap < 0:
-        raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
-    check_seed(seed)
     check_level(level)
     if margin is not None:
         _check_margin(margin, scores, has_intervals=rules == "corrected" and bootstrap > 0)
@@ -273,7 +262,6 @@ def _check_margin(margin: float, scores: Sequence[str] | None, *, has_intervals:
 
 
 def _differences(pairs: Sequence[Methods], level: float, margin: float | None) -> dict[str, Difference]:
-    """The differences of one set by score, with p-values corrected over them."""
     tests = [pair.test(0, 1, level) for pair in pairs]
     p = [test.p for test in tests]
     draws = np.stack([pair.sides[0].draws - pair.sides[1].draws for pair in pairs], axis=-1)
@@ -341,9 +329,6 @@ def _published(
     return table
 
 
-# ---------------------------------------------------------------------------------------------- several models
-
-
 @dataclass(frozen=True)
 class RankedModel(Interval):
     """The mean of a model over its seeds with its interval over patients, and its rank."""
@@ -389,7 +374,6 @@ class ScoreRanking(Document):
         raise KeyError((a, b))
 
     def better(self) -> set[tuple[str, str]]:
-        """Return the pairs (better, worse) whose difference is resolved at 5 %."""
         resolved = [one for one in self.pairs if one.p_holm < 1 - LEVEL and self.direction]
         return {
             (one.a, one.b) if (one.difference > 0) == (self.direction == "higher") else (one.b, one.a)
@@ -397,7 +381,6 @@ class ScoreRanking(Document):
         }
 
     def order(self) -> list[str]:
-        """Return the models, the best value first, those without a value last."""
         sign = -1 if self.direction == "higher" else 1
         values = {name: sign * model.value for name, model in self.models.items()}
         return sorted(
@@ -431,6 +414,8 @@ class Ranking(Tabular, Document):
         1.0
     """
 
+    _schema = "retinabench.leaderboard/1"
+
     models: tuple[str, ...]
     bootstrap: int
     seed: int
@@ -459,10 +444,6 @@ class Ranking(Tabular, Document):
         best = [(model, ranking.models[model]) for model in ranking.order()]
         rows = [IntervalRow(model, one.value, one.low, one.high) for model, one in best]
         return draw_intervals(rows, axes, label=f"{SCORES[key].heading}, {SET_LABELS[name].lower()}")
-
-    def to_dict(self) -> JsonObject:
-        """Return plain dictionaries, lists, text, numbers and None."""
-        return {"schema": "retinabench.leaderboard/1", **super().to_dict()}
 
 
 def rank(

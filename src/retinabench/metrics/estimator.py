@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import Rules, score
 from retinabench.predictions.table import Predictions
@@ -123,7 +124,7 @@ def predict(estimator: Estimator, split: Split) -> Predictions:
     )
 
 
-def _per_image(name: str, values: ArrayLike, images: int, batch: int) -> NDArray[np.float64]:
+def _per_image(name: str, values: ArrayLike, images: int, batch: int) -> Floats:
     array = np.asarray(values)
     if array.shape == (images, 1):
         array = array[:, 0]

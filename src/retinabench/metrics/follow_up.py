@@ -36,19 +36,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.check import own_patients, refuse_alike
 from retinabench.predictions.columns import LABELLED
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
 BETS: Floats = np.asarray(0.5 ** np.arange(1, 9), np.float64)
 """Shares of the wealth that are staked; the best one against a share p of errors at goal a is (p - a) / (1 - a)."""
 
+DROP = 4.0  # in log likelihood: holds the onset in 97 to 99 % of simulated alarms (`benchmarks/new_data.py`)
+Days = NDArray[np.datetime64]
+_DAY = re.compile(r"(\d{4})-(\d{2})(-(\d{2})([T ].*)?)?$")
+_WITH_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})$")  # always the day first
+MOST_WINDOWS = 36
+MOST_REFERENCE = 1000  # validation patients whose values a certificate keeps, by which drift is seen
+
 
 def log_wealth(increments: ArrayLike) -> Floats:
-    """Return the logarithm of the wealth after each increment. Shapes: `increments` (T,)."""
     x = np.asarray(increments, np.float64)
     if x.size and not x.min() >= -1 - 1e-12:
         raise InputError(f"an increment is {x.min()}, below -1")
@@ -74,9 +80,6 @@ def first_alarm(log_wealths: ArrayLike, level: float) -> int | None:
     """Return the first step (from 0) at which the wealth reaches 1 / level, or None."""
     reached = np.flatnonzero(np.asarray(log_wealths) >= -np.log(level))
     return int(reached[0]) if len(reached) else None
-
-
-DROP = 4.0  # in log likelihood: holds the onset in 97 to 99 % of simulated alarms (`benchmarks/new_data.py`)
 
 
 def onset(increments: ArrayLike) -> tuple[int, int, int]:
@@ -121,13 +124,6 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
     return mean_log_wealth(log_wealth(np.stack([line, -line, bowl, -bowl / 2])))
 
 
-Days = NDArray[np.datetime64]
-_DAY = re.compile(r"(\d{4})-(\d{2})(-(\d{2})([T ].*)?)?$")
-_WITH_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})$")  # always the day first
-MOST_WINDOWS = 36
-MOST_REFERENCE = 1000  # validation patients whose values a certificate keeps, by which drift is seen
-
-
 @dataclass(frozen=True, eq=False)
 class Watched:
     """N images with what is known of each.
@@ -138,8 +134,8 @@ class Watched:
 
     image_id: NDArray[np.str_]
     patient: NDArray[np.str_]
-    label: NDArray[np.bool_]
-    labelled: NDArray[np.bool_]
+    label: Bools
+    labelled: Bools
     prob: Floats
     uncertainty: Floats
     grade: NDArray[np.int8]
@@ -150,7 +146,6 @@ class Watched:
         return len(self.image_id)
 
     def take(self, rows: NDArray[Any]) -> Watched:
-        """Return some rows: indices or (N,) bool."""
         return Watched(**{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
     @classmethod
@@ -195,7 +190,6 @@ class Watched:
 def follow_up(
     files: Sequence[Predictions], uncertainty: str, decision: float, date_column: str, within: str | None = None
 ) -> tuple[Watched, Watched | None]:
-    """Return the images of the test split of all files, dated, and the in-domain ones of the validation split."""
     tests, references = [], []
     for one in files:
         if (part := one.select(split="test", unlabelled=True)) is not None:
@@ -210,7 +204,6 @@ def follow_up(
 
 
 def days(predictions: Predictions, column: str) -> Days:
-    """Return the day of every image. Shapes: returns (N,)."""
     if column not in predictions.subgroups:
         known = [name for name in predictions.subgroups if name != LABELLED]
         hint = nearest(column, known) if known else "The file has no further columns."
@@ -265,7 +258,7 @@ class Visits:
         number[by_patient] = np.arange(len(patient)) - starts + 1
         return cls(of_image, day[first], number)
 
-    def sums(self, values: Floats | NDArray[np.bool_]) -> Floats:
+    def sums(self, values: Floats | Bools) -> Floats:
         """(T,) sums of (N,) values over the images of each visit."""
         return np.asarray(np.bincount(self.of_image, values, minlength=len(self.day)), np.float64)
 

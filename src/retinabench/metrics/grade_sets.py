@@ -38,9 +38,10 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import check_level, cluster_codes
 from retinabench.metrics.proportions import Interval, clustered_proportion
-from retinabench.metrics.weighted_images import Bools, Floats, Index
+from retinabench.metrics.weighted_images import Index
 from retinabench.predictions.columns import GRADES
 from retinabench.predictions.table import Predictions
 
@@ -67,7 +68,6 @@ class Graded(NamedTuple):
 
     @classmethod
     def of(cls, part: Predictions | None) -> Graded | None:
-        """Return None where there are none."""
         if part is None or part.grade is None or part.grade_prob is None:
             return None
         rows = np.flatnonzero(part.grade >= 0)
@@ -76,7 +76,6 @@ class Graded(NamedTuple):
 
     @property
     def per_patient(self) -> Floats:
-        """(N,) 1 / images of the patient."""
         return np.asarray(1 / np.bincount(self.patient)[self.patient])
 
 

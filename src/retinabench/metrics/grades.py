@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_bootstrap
 from retinabench.metrics.grade_sets import EVERY, SEVERE, Graded, GradeSets, Weighting, evaluated_sets
 from retinabench.metrics.intervals import (
@@ -42,10 +43,17 @@ from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.pseudo_patient import of_losses
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Weighted, ratio
+from retinabench.metrics.weighted_images import EPS, Cases, Weighted, ratio
 from retinabench.predictions.table import Predictions
 
 GRID = np.arange(20) / 20  # shares referred at which the curve is given
+_score = partial(ScoreSpec, by_rows=False)
+FEWEST = 10
+_FEW = f"no interval: fewer than {FEWEST} patients have a grade of 2 or more, which decide the score"
+_UNDEFINED = {
+    "quadratic_kappa": "all images have, and are called, one grade",
+    "severe_called_healthy": "no image has grade 3 or 4",
+}
 
 
 class GradedCases(Cases):
@@ -68,7 +76,6 @@ class GradedCases(Cases):
         self.grade_error = self.loss("grade_error")
 
     def loss(self, name: str) -> Floats:
-        """(N,) the loss at the true grade."""
         return np.asarray(self.losses[name][np.arange(len(self)), self.grade])
 
 
@@ -82,7 +89,6 @@ def _mean_loss_of(w: Weighted, name: str) -> Floats:
 
 
 def quadratic_kappa_of(w: Weighted) -> Floats:
-    """Return Cohen's kappa with quadratic weights; NaN where all images have, and are called, one grade."""
     return 1 - ratio(w.sum((_cases(w).grade - _cases(w).called_grade) ** 2), _expected(w, 2))
 
 
@@ -99,7 +105,6 @@ def _right_counts(w: Weighted) -> tuple[Bools, Floats]:
 
 
 def _severe_counts(w: Weighted) -> tuple[Bools, Floats]:
-    """Whether each image (N,) is called healthy, of the severe ones."""
     return _cases(w).called_grade == 0, w.weight * (_cases(w).grade >= SEVERE)
 
 
@@ -129,7 +134,6 @@ def _share(name: str, label: str, direction: Literal["higher", "lower"], counts:
     return _score(name, label, direction, "", 1, partial(_share_of, counts=counts), interval=Proportion(counts))
 
 
-_score = partial(ScoreSpec, by_rows=False)
 _AREA = Loss(partial(_pseudo_loss, name="grade_error", area=True), 0.0, 4.0)
 _BUILTIN = (
     _score(
@@ -147,12 +151,6 @@ _BUILTIN = (
     ),
 )  # fmt: skip
 GRADE_SCORES = {spec.name: spec for spec in _BUILTIN}
-FEWEST = 10
-_FEW = f"no interval: fewer than {FEWEST} patients have a grade of 2 or more, which decide the score"
-_UNDEFINED = {
-    "quadratic_kappa": "all images have, and are called, one grade",
-    "severe_called_healthy": "no image has grade 3 or 4",
-}
 
 
 def _band(w: Weighted, value: Floats, draws: Floats, level: float) -> Floats:
@@ -162,9 +160,6 @@ def _band(w: Weighted, value: Floats, draws: Floats, level: float) -> Floats:
     rows = zip(value, draws.T, kept, strict=True)
     ends = [loss_interval(v, replicate_error(d) ** 2, (mean, square / k), 4.0, level) for v, d, k in rows]
     return np.array(ends).T
-
-
-# ---------------------------------------------------------------------------------------------- all of one set
 
 
 @dataclass(frozen=True)

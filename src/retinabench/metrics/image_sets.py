@@ -7,11 +7,12 @@ from copy import copy
 
 import numpy as np
 
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.classification import balanced_weight
 from retinabench.metrics.referral_curves import coarse_auprc_area
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.weighted_images import Cases, Floats, Index, Weighted
+from retinabench.metrics.weighted_images import Cases, Index, Weighted
 from retinabench.predictions.table import Predictions
 
 SET_LABELS = {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint", "balanced": "Balanced"}

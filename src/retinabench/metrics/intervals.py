@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import MAX_UNDEFINED, cluster_codes, percentile_interval
 from retinabench.metrics.proportions import binary, clopper_pearson, clustered_proportion
-from retinabench.metrics.weighted_images import Floats, Weighted
+from retinabench.metrics.weighted_images import Weighted
 
 Bounds = tuple[float, float]
 Moments = tuple[float, float]  # mean and mean square of what a pseudo-patient adds to a loss
@@ -80,7 +81,6 @@ def scaled_interval(
 
 
 def replicate_error(draws: ArrayLike) -> float:
-    """Return the std of the replicates of one score; NaN if over 5 % of them are undefined. Shapes: `draws` (R,)."""
     values = np.asarray(draws, np.float64)
     known = values[np.isfinite(values)]
     if len(known) < 2 or len(known) < (1 - MAX_UNDEFINED) * len(values):
@@ -241,12 +241,7 @@ def auroc_difference(
 
 
 def _error(
-    y: NDArray[np.bool_],
-    placement: Floats,
-    cluster: ArrayLike | Sequence[Hashable] | None,
-    weight: Floats,
-    *,
-    difference: bool,
+    y: Bools, placement: Floats, cluster: ArrayLike | Sequence[Hashable] | None, weight: Floats, *, difference: bool
 ) -> AurocError:
     m, n = float(weight[y].sum()), float(weight[~y].sum())
     if m == 0 or n == 0:
@@ -273,7 +268,7 @@ def _error(
     return AurocError(auroc, error, difference, degrees, with_positive, with_negative)
 
 
-def _placements(y: NDArray[np.bool_], score: Floats, weight: Floats) -> Floats:
+def _placements(y: Bools, score: Floats, weight: Floats) -> Floats:
     """(N,) share of the other class's weight against which each image is ranked rightly, ties counted half."""
     out = np.empty(len(y))
     for side, sign in ((y, 1), (~y, -1)):
@@ -322,7 +317,6 @@ class Percentile:
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         if patients_of(sets[0]) < 2:
             return Ends(why=ONE_PATIENT)
         low, high = (float(end) for end in percentile_interval(draws, level))
@@ -350,7 +344,6 @@ class Scaled:
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         patients = min(patients_of(w, self.of) for w in sets)
         if patients < 2:
             return Ends(why=FEW[self.of])
@@ -374,7 +367,6 @@ class Proportion:
     scale: Callable[[Weighted], tuple[float, float]] | None = None
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         parts = [self.counts(w) for w in sets]
         success = np.concatenate([y for y, _ in parts])
         weight = np.concatenate([of / of.sum() if of.any() else of for _, of in parts])
@@ -402,7 +394,6 @@ class Loss:
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         if patients_of(sets[0]) < 2:
             return Ends(why=ONE_PATIENT)
         variance = replicate_error(draws) ** 2
@@ -428,7 +419,6 @@ class Ranked:
     resampled: bool = False
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         w = sets[0]
         score, positive, negative = self.parts(w)
         patients = _patients(positive, w), _patients(negative, w)
@@ -453,7 +443,6 @@ class Closed:
     resampled: bool = False
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval, see `IntervalMethod`."""
         if len(sets) > 1:
             return Ends(why="no interval of a mean over seeds; that of each seed is in its own scores")
         if patients_of(sets[0]) < 2:
@@ -493,7 +482,6 @@ def patients_of(w: Weighted, of: Of = "patients") -> int:
 
 
 def _surely_mistaken(w: Weighted) -> int:
-    """Number of patients with a wrong prediction in the surer half of the images; a block of ties counts where it lies in it wholly."""
     blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
     sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
     wrong = w.weight * w.cases.error
@@ -502,13 +490,11 @@ def _surely_mistaken(w: Weighted) -> int:
 
 
 def _patients(mass: Floats, w: Weighted) -> int:
-    """Number of patients with images of this mass."""
     held = mass > 0
     return int(np.count_nonzero(np.bincount(w.cases.patient[held]))) if held.any() else 0
 
 
 def _checked(low: float, high: float, draws: Floats) -> Ends:
-    """The ends of a resampled interval, or why there are none."""
     if high > low:
         return Ends(low, high)
     return Ends(why=UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE)

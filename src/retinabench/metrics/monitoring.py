@@ -43,6 +43,7 @@ from retinabench.core.results import (
     vars_of,
 )
 from retinabench.metrics.actions import HINT, FrozenRule, read_rule
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.by_patient import patient_uncertainty, worst_images
 from retinabench.metrics.follow_up import (
     Visits,
@@ -68,13 +69,14 @@ from retinabench.predictions.table import Predictions
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+Days = NDArray[np.datetime64]
+RESULT_SCHEMA = "retinabench.monitor/2"
+SENSITIVITY = Goal("sensitivity", 0.5)  # its value is shown whatever the goals are; none is set here
+DRIFT = ("prob", "uncertainty")  # what is watched for drift
+LEVEL = 0.05
 
 
 def cases_of(rule: FrozenRule, images: Watched) -> ReferralCases:
-    """Return the images as the rule of a threshold sees them, weighted as in the estimand."""
     codes = np.unique(images.patient, return_inverse=True)[1]
     severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
     called = is_positive(images.prob, rule.decision.value)
@@ -112,7 +114,6 @@ def goal_sums(rule: FrozenRule, goal: Goal, images: Watched) -> tuple[Bools, Boo
 
 
 def read_by_expert(rule: FrozenRule, images: Watched) -> Bools:
-    """(N,) whether the expert reads an image."""
     if rule.groups:
         read = np.ones(len(images), bool)
         for name, own in rule.groups.items():
@@ -123,12 +124,6 @@ def read_by_expert(rule: FrozenRule, images: Watched) -> Bools:
         return np.asarray(images.uncertainty > rule.threshold)
     low, high = (math.nan if end is None else end for end in (rule.negative, rule.positive))
     return np.asarray(~((images.prob <= low) | (images.prob >= high)))
-
-
-Days = NDArray[np.datetime64]
-RESULT_SCHEMA = "retinabench.monitor/2"
-SENSITIVITY = Goal("sensitivity", 0.5)  # its value is shown whatever the goals are; none is set here
-DRIFT = ("prob", "uncertainty")  # what is watched for drift
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,12 +197,10 @@ class Monitoring(Tabular):
 
     @property
     def failing(self) -> tuple[Evidence, ...]:
-        """The groups for which a goal is shown to be missed, the earliest first."""
         return tuple(sorted((one for one in self.groups if one.alarm is not None), key=lambda one: str(one.alarm)))
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Names of the certified risks that reached their own limit."""
         return tuple(one.name for one in self.risks if one.alarm is not None)
 
     @property
@@ -221,7 +214,6 @@ class Monitoring(Tabular):
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """The goals that lie outside the interval of their latest value, on the wrong side."""
         goals = {str(goal): goal for goal in self.certified.goals}
         return tuple(
             name for name, (_, one) in self.latest.items()
@@ -230,7 +222,6 @@ class Monitoring(Tabular):
 
     @property
     def last_label(self) -> str:
-        """The beginning of the latest window with labels, "" without one."""
         return max((one.start for one in self.windows if one.labelled), default="")
 
     def records(self) -> list[Row]:
@@ -242,7 +233,6 @@ class Monitoring(Tabular):
         return rows
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the evidence against the certificate and for drift, day by day, and the wealth of an alarm."""
         axes = axes_or_new(axes)
         for one, name in ((self.combined, "certified risks"), (self.drift, "drift")):
             axes.plot(one.day, np.exp(np.clip(one.log_wealth, -20, 20)), label=name)
@@ -258,9 +248,6 @@ class Monitoring(Tabular):
         content: JsonObject = json_content(vars_of(self))
         content["drift"]["reference_patients"] = content.pop("reference")
         return {"schema": RESULT_SCHEMA, "alarm": self.alarm, **content}
-
-
-LEVEL = 0.05
 
 
 def monitor(
@@ -396,7 +383,7 @@ def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:
 
 
 def _evidence(
-    name: str, visits: Visits, path: Floats, needed: float, informative: NDArray[np.bool_], x: Floats | None = None
+    name: str, visits: Visits, path: Floats, needed: float, informative: Bools, x: Floats | None = None
 ) -> Evidence:
     """Reduce a path over T visits to days; an alarm between two visits of a day counts. `x` (T,) are the increments of the bets."""
     last = np.append(np.flatnonzero(np.diff(visits.day).astype(np.int64) > 0), len(path) - 1)
@@ -445,7 +432,6 @@ def drift_evidence(images: Watched, visits: Visits, reference: Mapping[str, Floa
 def _windows(
     images: Watched, counted: Watched, certified: FrozenRule, judged: Sequence[tuple[Goal, Bools, Bools]]
 ) -> tuple[str, tuple[Window, ...]]:
-    """What each window of time shows; `counted` are the rows of the goals: images, or visits."""
     (start, number, unit), of = windows(images.day), windows(counted.day)[1]
     sensitivity = SENSITIVITY, *goal_sums(certified, SENSITIVITY, counted)
     referred = read_by_expert(certified, images)

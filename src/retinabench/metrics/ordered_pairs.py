@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from retinabench.metrics.weighted_images import MANY, Bools, Cases, Floats, Index, as_index, block_ends
+from retinabench.metrics.arrays import Bools, Floats
+from retinabench.metrics.weighted_images import MANY, Cases, Index, as_index, block_ends
 
 NEAR = 128  # Images of the parts whose pairs are named one by one, a power of two.
 PARTS = 256  # Parts whose pairs are found at once.
@@ -43,7 +44,6 @@ class Step(NamedTuple):
     high: Index
 
     def add_to(self, met: Floats, weight: NDArray[Any], factor: float = 1.0) -> None:
-        """Add to what each image has met (N, ...) the weights (N, ...) that the targets meet, `factor` times."""
         sums = np.zeros((len(self.source) + 1, *weight.shape[1:]), weight.dtype)
         np.cumsum(np.take(weight, self.source, axis=0), axis=0, dtype=weight.dtype, out=sums[1:])
         gain = np.take(sums, self.high, axis=0)
@@ -179,9 +179,6 @@ def _ordered_pairs(rows: Index, label: Bools, prob: Floats, weight: Floats) -> f
     return float(np.sum(positive * (below + negatives))) / 2
 
 
-# ------------------------------------------------------------------------------- how pairs are found
-
-
 def two_tails(label: Bools, lower: Bools) -> Iterator[Step]:
     """A positive image stands above the earlier negatives of the lower tail, a negative one below the upper positives.
 
@@ -233,7 +230,6 @@ def near_pairs(label: Bools, prob: Floats) -> Iterator[tuple[slice, Index, Index
 
 
 def ones_at(row: Index, column: Index, n: int) -> sparse.csr_array:
-    """Return a matrix (n, n) with 1 at K rows and columns."""
     return sparse.csr_array((np.ones(len(row)), (row.astype(np.int32), column.astype(np.int32))), shape=(n, n))
 
 

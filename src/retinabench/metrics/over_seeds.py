@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from math import comb
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError
 
-Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
 
@@ -60,7 +59,8 @@ def mean_over_subsets(
         return found
     error = np.nan
     if seeds > size and len(subsets) == comb(seeds, size) and np.isfinite(found.mean):
-        error = jackknife_error(np.asarray(values, np.float64).tolist(), subsets)
+        effects = seed_effects(np.asarray(values, np.float64).tolist(), subsets)  # none where a seed is in every subset
+        error = float(np.sqrt(sum(e**2 for e in effects.values()))) if effects else np.nan
     return Aggregate(found.mean, found.std, error, found.runs)
 
 
@@ -83,12 +83,6 @@ def seed_effects(values: ArrayLike, subsets: Sequence[tuple[Hashable, ...]]) -> 
         return {}
     means, n = np.array([np.mean(part) for part in without]), len(units)
     return dict(zip(units, (np.sqrt((n - 1) / n) * (means - means.mean())).tolist(), strict=True))
-
-
-def jackknife_error(values: Sequence[float], subsets: Sequence[Subset]) -> float:
-    """Return the standard error of the mean over subsets by the delete-one jackknife over their seeds, NaN where a seed is in all."""
-    effects = seed_effects(values, subsets)
-    return float(np.sqrt(sum(e**2 for e in effects.values()))) if effects else float("nan")
 
 
 def _members(subsets: Sequence[tuple[Hashable, ...]]) -> list[Hashable]:

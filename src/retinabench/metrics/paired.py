@@ -32,6 +32,7 @@ from scipy.special import stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import Steps
 from retinabench.metrics.clinical.thresholds import FrozenThreshold
 from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, image_sets
@@ -64,7 +65,6 @@ from retinabench.predictions.table import Predictions
 LEVEL = 0.95
 SAME_ORDER = "no interval: both models rank the images in the same order"
 Subsets = Sequence[tuple[Hashable, ...]]
-Floats = NDArray[np.float64]
 Wanted = Sequence[str] | Mapping[str, Sequence[str]] | None
 """Names of scores, on every set or by set; None for those of `score`."""
 Entry = TypeVar("Entry", bound=Document)
@@ -147,7 +147,6 @@ def _refuse_copies(runs: Sequence[Predictions]) -> None:
 
 
 def have_same_images(models: Sequence[Predictions]) -> bool:
-    """Tell whether models that share a domain have the same test images there, in any order."""
     if len(models) < 2:  # ids of millions of images take long to sort
         return True
     for domain in DOMAINS:
@@ -159,7 +158,6 @@ def have_same_images(models: Sequence[Predictions]) -> bool:
 
 
 def _matching_rows(first: Predictions, other: Predictions, number: int) -> NDArray[np.intp]:
-    """Return the row of `other` for each image of `first`, (N,)."""
     where = other.source or f"model {number}"
     order = np.argsort(other.image_id, kind="stable")
     place = np.minimum(np.searchsorted(other.image_id[order], first.image_id), len(order) - 1)
@@ -285,9 +283,6 @@ def notes_on(
     return tuple(notes)
 
 
-# ------------------------------------------------------------------------------------------------ one pair
-
-
 @dataclass(frozen=True, eq=False)
 class Side:
     """A method by one score: its values over seeds (S,), the replicates (R,) of their mean, and what each seed adds to it.
@@ -307,7 +302,6 @@ class Side:
 
     @property
     def over_seeds(self) -> tuple[float, float]:
-        """The variance of the mean over seeds, and its degrees of freedom."""
         if not self.effects:
             return self.spread
         return sum(e**2 for e in self.effects.values()), len(self.effects) - 1.0
@@ -338,7 +332,6 @@ def mean_difference(a: Side, b: Side, degrees: float, level: float = LEVEL) -> P
 
 
 def _with_seeds(error: float, degrees: float, a: Side, b: Side) -> tuple[float, float]:
-    """Return the standard error with the variance over seeds added, and its degrees of freedom."""
     parts = [(error**2, degrees)]
     if a.effects and a.effects.keys() == b.effects.keys():
         shared = [a.effects[seed] - b.effects[seed] for seed in a.effects]
@@ -349,7 +342,7 @@ def _with_seeds(error: float, degrees: float, a: Side, b: Side) -> tuple[float, 
     return math.sqrt(total), total**2 / sum(variance**2 / d for variance, d in parts if variance > 0)
 
 
-def places(better: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def places(better: Bools) -> list[tuple[int, int]]:
     """Return the best and the worst place of each of M models, where `better[a, b]` (M, M) says that a is better than b, resolved."""
     ahead, behind = better.sum(axis=0).tolist(), better.sum(axis=1).tolist()
     return [(a + 1, len(better) - b) for a, b in zip(ahead, behind, strict=True)]
@@ -397,14 +390,12 @@ class Methods:
         return _explained(mean_difference(self.sides[i], self.sides[j], degrees, level), draws)
 
     def ends(self, m: int, level: float) -> Ends:
-        """Return the interval of the mean of a method over patients."""
         side = self.sides[m]
         if not len(side.draws) or not math.isfinite(side.value):
             return Ends()
         return self.spec.interval.ends([self.one.whole[row] for row in self.rows[m]], side.value, side.draws, level)
 
     def why_undefined(self, m: int) -> str | None:
-        """Return why a method has no value, None where it has one."""
         for row in self.rows[m]:
             if not np.isfinite(self.one.point[row, self.k]):
                 return self.spec.why_undefined(self.one.whole[row])
@@ -462,7 +453,6 @@ def _in_rows(w: Weighted, *columns: NDArray[np.generic]) -> list[Floats]:
 
 
 def _explained(found: PairTest, draws: Floats) -> PairTest:
-    """Return the test with the reason where its interval has no width."""
     if found.high > found.low:
         return found
     why = UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE

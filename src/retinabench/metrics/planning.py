@@ -10,17 +10,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import BLUE, Document, JsonObject, Row, Tabular, axes_or_new
 from retinabench.metrics import sample_sizes
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import check_level
 from retinabench.metrics.clinical.screening_table import two_by_two
 from retinabench.metrics.clinical.thresholds import DEFAULT, DecisionThreshold, FrozenThreshold
@@ -32,8 +33,7 @@ from retinabench.predictions.table import Predictions
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-Floats = NDArray[np.float64]
+SCHEMA = "retinabench.plan/1"
 
 
 @dataclass(frozen=True)
@@ -68,43 +68,29 @@ class Assumptions:
         return content | asdict(self.clusters) | {"pilot_images": pilot}
 
 
-@dataclass(frozen=True)
-class Stated:
-    """Values that a user states in place of a pilot's or of the defaults, see `Assumptions`; None where nothing is stated."""
-
-    prevalence: float | None = None
-    sensitivity: float | None = None
-    specificity: float | None = None
-    auroc: float | None = None
-    images_per_patient: float | None = None
-
-    def among(self, *names: str) -> dict[str, float]:
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-
-NOTHING = Stated()
-_RATES = ("prevalence", "sensitivity", "specificity", "auroc")
-
-
 def stated_assumptions(
-    stated: Stated, pilot: Predictions | None = None, threshold: DecisionThreshold | float | str = DEFAULT
+    rates: Mapping[str, float],
+    images_per_patient: float | None = None,
+    pilot: Predictions | None = None,
+    threshold: DecisionThreshold | float | str = DEFAULT,
 ) -> Assumptions:
-    """Return assumptions: what is stated, then what a pilot says, then the defaults."""
+    """Return assumptions: the stated rates (by the names of `Assumptions`), then what a pilot says, then the defaults."""
     if pilot is not None:
-        assumed = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), stated)
-    elif stated.prevalence is not None:
-        assumed = Assumptions(**stated.among(*_RATES))  # type: ignore[arg-type]
+        assumed = from_pilot(pilot, DecisionThreshold.parse(threshold).freeze(pilot), rates)
+    elif "prevalence" in rates:
+        assumed = Assumptions(**rates)  # type: ignore[arg-type]
     else:
         raise InputError(
             "the prevalence is not known", hint="Give --prevalence, such as 0.1, or the predictions of a pilot."
         )
-    mates = assumed.clusters.mates if stated.images_per_patient is None else None
-    shared = stated.among("images_per_patient")
-    return replace(assumed, clusters=replace(assumed.clusters, **shared, mates=mates))
+    if images_per_patient is None:
+        return assumed
+    return replace(assumed, clusters=replace(assumed.clusters, images_per_patient=images_per_patient, mates=None))
 
 
-def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Stated = NOTHING) -> Assumptions:
-    """Return the assumptions that a pilot gives: those of its in-domain test images."""
+def from_pilot(
+    predictions: Predictions, threshold: FrozenThreshold, stated: Mapping[str, float] = MappingProxyType({})
+) -> Assumptions:
     part = predictions.select(domain="in_domain", split="test") or predictions.select(split="test")
     if part is None or not 0 < part.label.mean() < 1:
         raise InputError("needs test images of both classes", file=predictions.source, column="label")
@@ -120,7 +106,7 @@ def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Sta
         right = max(known, default=default.correlation)
         clusters = Clusters(float(sizes.mean()), right, disease, float(sizes @ sizes / sizes.sum()))
     ranked = auroc_error(y, part.prob, part.patients)
-    own = math.isfinite(ranked.standard_error) and stated.auroc is None and 0.5 < ranked.auroc < 1
+    own = math.isfinite(ranked.standard_error) and "auroc" not in stated and 0.5 < ranked.auroc < 1
     rates = {
         "prevalence": float(y.mean()),
         "sensitivity": table.sensitivity,
@@ -128,16 +114,13 @@ def from_pilot(predictions: Predictions, threshold: FrozenThreshold, stated: Sta
         "auroc": max(ranked.auroc, 0.501),
     }
     return Assumptions(
-        **(rates | stated.among(*_RATES)),
+        **{**rates, **stated},
         clusters=clusters,
         threshold=threshold.value,
         auroc_variance=ranked.standard_error**2 * len(np.unique(part.patients)) if own else None,
         predictors=np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
         origin=f"pilot of {len(part):,} images",
     )
-
-
-SCHEMA = "retinabench.plan/1"
 
 
 @dataclass(frozen=True)
@@ -183,7 +166,6 @@ class StudyPlan(Tabular, Document):
 
     @property
     def decisive(self) -> str:
-        """Name of the question that needs the most patients."""
         return max(self.requirements, key=lambda name: self.requirements[name].patients)
 
     def records(self) -> list[Row]:
@@ -238,17 +220,20 @@ def plan(
         >>> rb.plan(prevalence=0.2)["sensitivity"].patients
         561
     """
-    stated = Stated(prevalence, sensitivity, specificity, auroc, images_per_patient)
+    given = {"prevalence": prevalence, "sensitivity": sensitivity, "specificity": specificity, "auroc": auroc}
+    rates = {name: value for name, value in given.items() if value is not None}
     aims = Aims(half_width, above_sensitivity, above_specificity, power=power)
-    return plan_study(stated_assumptions(stated, pilot, threshold), aims)
+    return plan_study(stated_assumptions(rates, images_per_patient, pilot, threshold), aims)
 
 
 def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
-    """Return how many patients each question needs."""
     aims = Aims() if aims is None else aims
     check_level(aims.level)
-    requirements = _of_rates(assumptions, aims) | _of_auroc(assumptions, aims) | _of_validation(assumptions)
-    return StudyPlan(assumptions, aims, requirements, _notes(assumptions))
+    given = assumptions
+    of = given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level, given.auroc_variance
+    needed, text = sample_sizes.images_for_auroc(*of), f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
+    area = {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998")}
+    return StudyPlan(given, aims, _of_rates(given, aims) | area | _of_validation(given), _notes(given))
 
 
 def _requirement(given: Assumptions, question: str, images: float, effect: float, source: str) -> Requirement:
@@ -296,13 +281,6 @@ def _of_both(
         f"(co-primary endpoints, power {aims.power:g})"
     )
     return _requirement(given, text, needed, math.nan, "exact binomial tests; power is the product")
-
-
-def _of_auroc(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
-    of = given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level, given.auroc_variance
-    needed = sample_sizes.images_for_auroc(*of)
-    text = f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
-    return {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998")}
 
 
 def _of_validation(given: Assumptions) -> dict[str, Requirement]:

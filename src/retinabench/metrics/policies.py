@@ -10,7 +10,7 @@ the whole set) -> T rows of R outcomes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.decision_curve import SEVERE
 from retinabench.metrics.clinical.groups import group_members
@@ -36,8 +37,6 @@ SHOWN = ("sensitivity", "specificity", "ppv", "npv", "referred", "missed", "miss
 """Shares of an outcome, see `clinical.screening_table`."""
 
 MOST_CELLS = 2_000_000  # Policies times images that are computed at once: memory stays small for any number of images.
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 Ends = tuple[Floats, Floats, Floats]  # K shares and the ends of their intervals
 
 
@@ -70,7 +69,6 @@ class RankedImage:
     groups: tuple[int, ...] = (0,)
 
     def missed(self, threshold: int, rule: int) -> bool:
-        """Whether the image is missed at the threshold and the referral rule with these indexes."""
         return threshold >= self.called and rule < self.referred_from[threshold]
 
 
@@ -88,7 +86,6 @@ class PolicyGrid(Document):
 
 
 def policy_grid(predictions: Predictions, stated: Screened, *, most_groups: int = MOST_GROUPS) -> PolicyGrid:
-    """Compute what the programme would do at other thresholds."""
     thresholds, place = _thresholds(stated.threshold)
     rules = [_rules(predictions, stated, cut.value) for cut in thresholds]
     frozen = (place, rules[place].index(stated.referral))
@@ -99,7 +96,8 @@ def policy_grid(predictions: Predictions, stated: Screened, *, most_groups: int 
         if part is None:
             continue
         calls = np.stack([is_positive(part.prob, cut.value) for cut in thresholds])
-        sent = np.stack([_sent(part, stated, cut, row) for cut, row in zip(thresholds, rules, strict=True)])
+        values = [referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)[0] for cut in thresholds]
+        sent = np.stack([[rule.refers(u) for rule in row] for u, row in zip(values, rules, strict=True)])
         groups = _groups(part, stated.subgroups, most_groups)
         outcomes[name] = {group: _outcomes(part, rows, calls, sent, stated.reader) for group, rows in groups.items()}
         images[name] = _ranked(part, calls, sent, list(groups.values()))
@@ -114,17 +112,10 @@ def _thresholds(frozen: FrozenThreshold) -> tuple[list[FrozenThreshold], int]:
 
 
 def _rules(predictions: Predictions, stated: Screened, cut: float) -> list[ReferralRule]:
-    """Return the rules from few images to many, with the frozen one in place of its equal."""
     frozen = stated.referral
     rates = [rate for rate in RATES if rate != (0.0 if frozen.extent == "none" else frozen.rate)]
     others = referral_rules(predictions, frozen.uncertainty, cut, rates)
     return sorted([*others, frozen], key=lambda one: (-one.threshold, one.rate or 0.0))
-
-
-def _sent(part: Predictions, stated: Screened, cut: FrozenThreshold, rules: list[ReferralRule]) -> Bools:
-    """Return (R, N) whether each rule refers each image."""
-    values, _ = referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)
-    return np.stack([rule.refers(values) for rule in rules])
 
 
 def _groups(part: Predictions, columns: Sequence[str] | None, most: int) -> dict[str, Bools]:
@@ -143,57 +134,39 @@ def _outcomes(
     """Return T rows of R outcomes of some images; calls (T, N), sent (T, R, N)."""
     codes, _ = cluster_codes(part.patients[rows])
     order = np.argsort(codes, kind="stable")
-    chosen = np.flatnonzero(rows)[order]
+    chosen, codes, rules = np.flatnonzero(rows)[order], codes[order], sent.shape[1]
+    y, starts = part.label[chosen] == 1, patient_starts(codes)
     severe = np.zeros(len(chosen), bool) if part.grade is None else part.grade[chosen] >= SEVERE
-    group = _Group(part.label[chosen] == 1, severe, codes[order], part.patient_id is not None, reader)
-    said, referred = calls[:, chosen], sent[:, :, chosen]
+
+    def shares_of(said: Bools, sent: Bools) -> tuple[dict[str, Ends], NDArray[np.intp]]:
+        """Return every share of K policies with its interval, and (2, K) images missed; said (1, M), sent (K, M)."""
+        called = reading_calls(y, said, sent, reader)["reader"]
+        shares = rate_shares(y, called) | referral_shares(y, said, sent, severe)
+        found, lost = {name: share_intervals(shares, name, codes) for name in SHOWN}, shares["missed"][0]
+        any_image = sent[:, :0]
+        if part.patient_id is not None:
+            any_image = np.logical_or.reduceat(sent, starts, axis=1)
+        patients = any_image.shape[1]
+        found["referred_patients"] = shares_with_ends(any_image, np.ones(patients), np.arange(patients))
+        return found, np.stack([lost.sum(axis=1), (lost & severe).sum(axis=1)])
+
+    size = max(1, MOST_CELLS // max(len(chosen), 1))
     parts = [
-        group.shares(said[t][None], referred[t, k]) for t in range(len(said)) for k in _blocks(sent.shape[1], len(chosen))
-    ]  # fmt: skip
+        shares_of(calls[t, chosen][None], sent[t, k : k + size][:, chosen])
+        for t in range(len(calls))
+        for k in range(0, rules, size)
+    ]
     shares = {name: _intervals([part[0][name] for part in parts]) for name in parts[0][0]}
     counts = np.concatenate([part[1] for part in parts], axis=1).tolist()
     outcomes = [
         PolicyOutcome(**dict(zip(shares, values, strict=True)), missed_images=lost, missed_severe_images=lost_severe)
         for *values, lost, lost_severe in zip(*shares.values(), *counts, strict=True)
     ]
-    rules = sent.shape[1]
     return [outcomes[k : k + rules] for k in range(0, len(outcomes), rules)]
-
-
-def _blocks(rules: int, images: int) -> Iterator[slice]:
-    size = max(1, MOST_CELLS // max(images, 1))
-    return (slice(k, k + size) for k in range(0, rules, size))
 
 
 def _intervals(parts: Sequence[Ends]) -> list[Interval]:
     return [Interval(*one) for part in parts for one in zip(*(array.tolist() for array in part), strict=True)]
-
-
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """The M images of a group, sorted by patient."""
-
-    y: Bools
-    severe: Bools
-    codes: NDArray[np.intp]
-    patients: bool
-    reader: tuple[float, float]
-
-    def shares(self, said: Bools, sent: Bools) -> tuple[dict[str, Ends], NDArray[np.intp]]:
-        """Return every share of K policies with its interval, and (2, K) images missed; said (1, M), sent (K, M)."""
-        called = reading_calls(self.y, said, sent, self.reader)["reader"]
-        shares = rate_shares(self.y, called) | referral_shares(self.y, said, sent, self.severe)
-        found = {name: share_intervals(shares, name, self.codes) for name in SHOWN}
-        lost = shares["missed"][0]
-        counts = np.stack([lost.sum(axis=1), (lost & self.severe).sum(axis=1)])
-        return found | {"referred_patients": self._patients(sent)}, counts
-
-    def _patients(self, sent: Bools) -> Ends:
-        if not self.patients:
-            return shares_with_ends(sent[:, :0], np.empty(0), patient_starts(self.codes[:0]))
-        any_image = np.logical_or.reduceat(sent, patient_starts(self.codes), axis=1)
-        patients = any_image.shape[1]
-        return shares_with_ends(any_image, np.ones(patients), np.arange(patients))
 
 
 def _ranked(part: Predictions, calls: Bools, sent: Bools, groups: Sequence[Bools]) -> list[RankedImage]:

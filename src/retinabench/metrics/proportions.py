@@ -23,7 +23,14 @@ from scipy import special
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
+
+PRIOR_PATIENTS = (
+    2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient
+)
+MOST_VALUES = 8  # of a share that is taken apart
+OTHERS_UNSEEN = 10  # patients who all have the same share; fewer do not show that others have it too
 
 
 @dataclass(frozen=True)
@@ -36,15 +43,7 @@ class Interval(Document):
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """Return the number as JSON has it: NaN, infinity and None become None."""
     return float(value) if value is not None and math.isfinite(value) else None
-
-
-Floats = NDArray[np.float64]
-
-PRIOR_PATIENTS = (
-    2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient
-)
 
 
 def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
@@ -135,18 +134,14 @@ def effective_images(success: Floats, weight: Floats, codes: NDArray[np.intp], l
     success (N,) in [0, 1]; weight (N,) > 0; codes (N,) numbers of patients; level of the two-sided interval, or of twice a
     one-sided test, for which it is used. The number need not be whole.
     """
-    sums = _sums_of_one(success, weight, codes, level)
+    order = np.argsort(codes, kind="stable")
+    sums = proportion_sums(success[order][None], weight[order], patient_starts(codes[order]), level)
     return float(
         min(sums.effective[0], weight.sum() ** 2 / (weight @ weight)) if 0 < sums.value[0] < 1 else sums.copies[0]
     )
 
 
-def _sums_of_one(y: Floats, w: Floats, codes: NDArray[np.intp], level: float, variance: float = 0.0) -> Sums:
-    order = np.argsort(codes, kind="stable")
-    return proportion_sums(y[order][None], w[order], patient_starts(codes[order]), level, variance)
-
-
-def binary(values: ArrayLike, name: str) -> NDArray[np.bool_]:
+def binary(values: ArrayLike, name: str) -> Bools:
     """(N,) bool of zeros and ones; anything else raises `InputError`."""
     array = np.asarray(values)
     if array.ndim != 1 or not np.isin(array, (0, 1)).all():
@@ -225,10 +220,6 @@ def proportion_intervals(sums: Sums, level: float = 0.95, *, exact: bool = False
     low[never], high[never] = 0.0, 1 - perfect[never]
     low[always], high[always] = perfect[always], 1.0
     return low, high
-
-
-MOST_VALUES = 8  # of a share that is taken apart
-OTHERS_UNSEEN = 10  # patients who all have the same share; fewer do not show that others have it too
 
 
 def shares_with_ends(
@@ -347,7 +338,6 @@ def share_of_two(a: Interval, b: Interval, weight_a: float, weight_b: float) -> 
     value = up / (up + down) if up + down > 0 else np.nan
 
     def end(distance_a: float, distance_b: float, sign: int) -> float:
-        """The lower (sign -1) or upper end."""
         below, above = up**2 - (weight_a * distance_a) ** 2, down**2 - (weight_b * distance_b) ** 2
         if (above if sign > 0 else below) <= 0:
             return float(sign > 0)

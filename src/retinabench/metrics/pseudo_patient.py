@@ -10,8 +10,9 @@ from typing import Literal
 
 import numpy as np
 
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.intervals import HALF, Moments, patients_of, ranked_at_random
-from retinabench.metrics.weighted_images import EPS, Floats, Weighted
+from retinabench.metrics.weighted_images import EPS, Weighted
 
 LARGE, MOST = 300, 2.0
 

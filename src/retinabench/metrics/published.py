@@ -21,16 +21,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import Roc
 from retinabench.metrics.referral_curves import Curve
 from retinabench.metrics.registry import ScoreValue
 from retinabench.metrics.score_results import REFERRED, SetScores
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 BUCKETS = 100
 METRICS = ("accuracy", "nll", "auroc", "auprc")
+EYEPACS_GRADES = {0: 0.7359503164, 1: 0.07129130537, 2: 0.1472228732, 3: 0.0228966487, 4: 0.02263885634}
 
 
 def order_of(uncertainty: ArrayLike) -> Index:
@@ -135,7 +136,6 @@ def ranking_curve(label: ArrayLike, prob: ArrayLike, order: Index, metric: str, 
 
 
 def auroc(label: ArrayLike, prob: ArrayLike) -> float | None:
-    """AUROC, None where one class is missing."""
     hit, false = _counts(label, prob)
     if not len(hit) or hit[-1] == 0 or false[-1] == 0:
         return None
@@ -153,7 +153,6 @@ def auprc(label: ArrayLike, prob: ArrayLike) -> float | None:
 
 
 def _counts(label: ArrayLike, score: ArrayLike) -> tuple[Floats, Floats]:
-    """Positives and negatives at or above every distinct score, from the highest."""
     y, s = np.asarray(label) == 1, np.asarray(score)
     order = np.argsort(-s, kind="stable")
     ranked = s[order]
@@ -218,9 +217,6 @@ def sensitivity_at_nearest(curve: Roc, rates: ArrayLike) -> Floats:
     return np.asarray(curve.sensitivity[distance.argmin(axis=1)], np.float64)
 
 
-EYEPACS_GRADES = {0: 0.7359503164, 1: 0.07129130537, 2: 0.1472228732, 3: 0.0228966487, 4: 0.02263885634}
-
-
 def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, SetScores]:
     """Score every set that exists by the released code. Shapes: `uncertainty` (N,)."""
     if not 0 <= seed < 2**32:
@@ -256,7 +252,7 @@ def _set(part: Predictions, values: Floats, more: Mapping[str, float | None] | N
     return _results(part, scores, curves, more or {})
 
 
-def _balanced(joint: Predictions, values: Floats, far: NDArray[np.bool_], seed: int) -> SetScores:
+def _balanced(joint: Predictions, values: Floats, far: Bools, seed: int) -> SetScores:
     """Accuracy and NLL over the duplicated rows; AUROC and AUPRC over the joint set as it is, a fault of the original."""
     rows = balanced_rows(far, seed)
     y, p = joint.label, joint.prob
@@ -274,16 +270,15 @@ def _results(
         len(part),
         None if part.patient_id is None else len(np.unique(part.patient_id)),
         int(part.label.sum()),
-        {name: _value(value) for name, value in {**scores, **areas, **more}.items()},
+        {
+            name: ScoreValue(np.nan, why="one class only") if value is None else ScoreValue(value)
+            for name, value in {**scores, **areas, **more}.items()
+        },
         referral={
             metric: {f"{r:g}": float(curve.value[int(r * (len(curve.value) - 1))]) for r in REFERRED}
             for metric, curve in curves.items()
         },
     )
-
-
-def _value(value: float | None) -> ScoreValue:
-    return ScoreValue(np.nan, why="one class only") if value is None else ScoreValue(value)
 
 
 def balanced_rows(shifted: ArrayLike, seed: int | np.random.RandomState) -> Index:

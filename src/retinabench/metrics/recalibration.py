@@ -19,18 +19,16 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.calibration import logistic_fit
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.weighted_images import EPS, Cases
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Map = Callable[[Floats], Floats]
 Method = Literal["temperature", "platt", "beta", "isotonic", "venn-abers"]
 FEWEST = 20  # validation images of each class; fewer fit no map
@@ -88,7 +86,6 @@ def recalibrate(predictions: Predictions, method: Method = "platt", by: str | No
 
 
 def fitted(method: Method, label: Bools, prob: Floats) -> Map:
-    """Return the map that fits the labels of some images. Shapes: `label` (N,), `prob` (N,)."""
     if method == "isotonic":
         return _isotonic(label, prob)
     if method == "venn-abers":

@@ -26,9 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import BLUE, Row, Tabular, axes_or_new
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import precision
 from retinabench.metrics.ordered_pairs import Pairs
-from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Index, Points, Weighted, harmonic, ratio
+from retinabench.metrics.weighted_images import SLACK, Cases, Index, Points, Weighted, harmonic, ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +47,13 @@ COARSE = 25
 FEW = 8  # as many images enter one by one; more are gathered first
 MANY_STEPS = 1000
 """Distinct probabilities of positives above which rows are taken one by one, without the probabilities that a row lacks."""
+
+MEANS: dict[str, Callable[[Cases], NDArray[Any]]] = {
+    "accuracy": lambda cases: (~cases.error).astype(np.float64),
+    "nll": lambda cases: cases.log_loss,
+    "brier": lambda cases: cases.squared_error,
+}
+"""The value (N,) of which the metric is the mean."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +114,6 @@ class Curve(Tabular):
 
 
 def curve_of(w: Weighted, metric: str) -> Curve:
-    """`referral_curve` of one weighting."""
     value = w.derived(_VALUES[metric])
     exact = w.derived(auprc_values)[1] if metric == "auprc" else None
     area = float(area_of(w, metric))
@@ -151,7 +158,6 @@ def value_at(w: Weighted, metric: str, referred: float) -> Floats:
 
 
 def ranks_classes(metric: str) -> bool:
-    """Whether the metric compares the two classes and needs enough of both."""
     return metric in ("auroc", "auprc")
 
 
@@ -238,7 +244,6 @@ def _ordered_pairs(w: Weighted) -> Floats:
 
 
 def _mean(value: Floats, enters: Bools) -> Floats:
-    """(...,) mean of the values (..., K) that enter, NaN where none does."""
     number = np.count_nonzero(np.atleast_2d(enters), axis=1)
     some = number > 0
     mean = np.full(len(number), np.nan)
@@ -254,9 +259,6 @@ def _why_undefined(w: Weighted, metric: str, value: Floats, area: float) -> str 
         return f"undefined at {gaps} of {len(value)} counts: a class is missing there" if gaps else None
     least = f"images of both classes where {REACH:.0%} are referred" if ranks_classes(metric) else "images of its class"
     return f"needs {least.replace('%', ' %')}: here {w.positives:g} positive and {w.negatives:g} negative in all"
-
-
-# ---------------------------------------------------------------------------- values at every count, (..., K)
 
 
 def _mean_of(w: Weighted, values: Floats) -> Floats:
@@ -279,13 +281,6 @@ def _auroc(w: Weighted) -> Floats:
     return ratio(ordered, w.retained_positives * w.retained_negatives)
 
 
-MEANS: dict[str, Callable[[Cases], NDArray[Any]]] = {
-    "accuracy": lambda cases: (~cases.error).astype(np.float64),
-    "nll": lambda cases: cases.log_loss,
-    "brier": lambda cases: cases.squared_error,
-}
-"""The value (N,) of which the metric is the mean."""
-
 METRICS: dict[str, Callable[[Weighted], Floats]] = {
     "accuracy": lambda w: np.asarray((w.points - w.along(w.wrong_mass)) / w.points),
     "nll": lambda w: _mean_of(w, w.cases.log_loss),
@@ -298,9 +293,6 @@ METRICS: dict[str, Callable[[Weighted], Floats]] = {
 }
 # Of `grades.GradedCases` there is one more.
 _VALUES = METRICS | {"grade_error": lambda w: _mean_of(w, w.cases.grade_error)}
-
-
-# ------------------------------------------------------------------------- average precision at every count
 
 
 def auprc_values(w: Weighted) -> tuple[Floats, Bools | None]:
@@ -356,7 +348,6 @@ class _Entered:
         self.base = self.gain = self.mixed = np.empty((3, 0))
 
     def enter(self, last: int) -> None:
-        """Let the images up to `last` enter."""
         first, self.entered = self.entered, last
         self._add(self.now, first, last)
 
@@ -420,9 +411,6 @@ class _Entered:
             return np.nan
         np.divide(above, called, out=called)
         return float((self.base[2].dot(called) + fraction * self.gain[2].dot(called)) / positives)
-
-
-# -------------------------------------------------------- average precision at a few counts of many weightings
 
 
 def coarse_auprc_area(w: Weighted) -> Floats:

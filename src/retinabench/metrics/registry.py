@@ -19,6 +19,7 @@ import numpy as np
 
 from retinabench.core.registry import Registry
 from retinabench.metrics import calibration, classification, pseudo_patient, referral_curves, selective
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.intervals import (
     WHOLE,
     Closed,
@@ -31,12 +32,20 @@ from retinabench.metrics.intervals import (
     Scaled,
 )
 from retinabench.metrics.proportions import Interval
-from retinabench.metrics.weighted_images import Floats, Weighted
+from retinabench.metrics.weighted_images import Weighted
 
 Direction = Literal["higher", "lower", ""]
 Needs = Literal["", "classes", "retained", "positives", "negatives", "errors", "domains"]
 ON_REQUEST: tuple[str, ...] = ()
 REFERRED_PERCENT = (0, 10, 20, 30, 40, 50, 70)
+_SHARE = Scaled(0.0, 1.0)
+_AURC = Loss(pseudo_patient.of_aurc, 0.0, 1.0)
+_AUPRC = Loss(partial(pseudo_patient.of_ranked, classes="positive"), 1.0, 1.0, "classes")
+_BIASED = NoInterval(
+    "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
+)
+_ERRORS = Ranked(selective.ranked_errors, pseudo=WHOLE)
+_DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -65,12 +74,10 @@ class ScoreSpec:
 
     @property
     def sign(self) -> int:
-        """1 where higher is better, -1 where lower is better, else 0."""
         return {"higher": 1, "lower": -1, "": 0}[self.direction]
 
     @property
     def arrow(self) -> str:
-        """The direction as an arrow; empty where neither way is better."""
         return {"higher": "↑", "lower": "↓", "": ""}[self.direction]
 
     @property
@@ -88,7 +95,6 @@ class ScoreSpec:
         return self.given_for(set_name) or self.sets == ON_REQUEST
 
     def why_undefined(self, w: Weighted) -> str:
-        """Say why the score has no value on these images, with the counts."""
         label, error = w.cases.label, w.cases.error
         classes = f"{int(label.sum())} positive and {int((~label).sum())} negative images"
         reasons = {
@@ -129,19 +135,10 @@ def _share_of_retained(**counted: Any) -> Proportion:
     return Proportion(partial(selective.retained_counts, **counted), resampled=True)
 
 
-_SHARE = Scaled(0.0, 1.0)
-_AURC = Loss(pseudo_patient.of_aurc, 0.0, 1.0)
-_AUPRC = Loss(partial(pseudo_patient.of_ranked, classes="positive"), 1.0, 1.0, "classes")
-
-
 def _ranked_retained(classes: Literal["both", "positive"]) -> Loss:
     return Loss(partial(pseudo_patient.of_ranked, classes=classes, half=True), 1.0, 1.0, "retained")
 
 
-_BIASED = NoInterval(
-    "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
-)
-_ERRORS = Ranked(selective.ranked_errors, pseudo=WHOLE)
 _score = partial(ScoreSpec, by_rows=False)
 
 
@@ -199,7 +196,6 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
 
 
 def _at_fixed(of: Literal["sensitivity", "specificity"], percent: int) -> ScoreSpec:
-    """The one rate where the other one is fixed."""
     rate = percent / 100
     fixed, function = (
         ("specificity", partial(classification.sensitivity_at_of, specificity=rate))
@@ -279,7 +275,6 @@ _BUILTIN = (
         for percent in (80, 90)
     ),
 )  # fmt: skip
-_DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))
 
 
 def _completed(spec: ScoreSpec) -> ScoreSpec:

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from retinabench.core.results import Document
 from retinabench.metrics import selective
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.intervals import holm
 from retinabench.metrics.over_seeds import Aggregate, aggregate
-from retinabench.metrics.paired import Methods, PairTest, paired_sets
+from retinabench.metrics.paired import LEVEL, Methods, PairTest, paired_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.metrics.weighted_images import Cases, Floats, Weighted
+from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
 
@@ -74,18 +75,11 @@ class Rejections(Document):
 
 
 def compare_uncertainties(
-    predictions: Predictions,
-    asked: str = "auto",
-    *,
-    scores: Sequence[str] = FOLD_SCORES,
-    threshold: float = 0.5,
-    bootstrap: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
+    predictions: Predictions, asked: str = "auto", *, threshold: float = 0.5, bootstrap: int = 1000, seed: int = 0
 ) -> dict[str, Rejections]:
     """Compare uncertainties, separated by commas, on the test images of each domain; nothing where there is one and no folds.
 
-    `auto` stands for the columns `uncertainty_NAME` of the file, where it has any. `scores` are ordered by the first one asked for.
+    `auto` stands for the columns `uncertainty_NAME` of the file, where it has any. Scores over folds are ordered by the first one asked for.
     """
     names = asked.split(",")
     if asked == "auto" and predictions.uncertainties:
@@ -97,8 +91,8 @@ def compare_uncertainties(
             values = {name: referral_uncertainty(part, name, threshold=threshold)[0] for name in dict.fromkeys(names)}
             order = referral_uncertainty(part, asked, threshold=threshold)[0]
             folds = _weighted(part, order, rows_of_folds(part), threshold)
-            means = {name: aggregate([float(SCORES[name](w)) for w in folds]) for name in scores if len(folds) > 1}
-            found[domain] = _on_set(part, domain, values, means, threshold, bootstrap, seed, level)
+            means = {name: aggregate([float(SCORES[name](w)) for w in folds]) for name in FOLD_SCORES if len(folds) > 1}
+            found[domain] = _on_set(part, domain, values, means, threshold, bootstrap, seed)
     return found
 
 
@@ -110,7 +104,6 @@ def _on_set(
     threshold: float,
     bootstrap: int,
     seed: int,
-    level: float,
 ) -> Rejections:
     rows = rows_of_folds(part)
     ranked = [values[name] if len(rows) < 2 else within_folds(values[name], rows) for name in values]
@@ -119,12 +112,12 @@ def _on_set(
         bootstrap=bootstrap, seed=seed, thresholds=[threshold] * len(values),
     )  # fmt: skip
     methods = Methods(one, 0, [[m] for m in range(len(values))], [[(name,)] for name in values])
-    tests = [methods.test(0, m, level) for m in range(1, len(values))]
+    tests = [methods.test(0, m, LEVEL) for m in range(1, len(values))]
     p = [np.nan, *holm([test.p for test in tests]).tolist()]
     weighted = {name: _weighted(part, each, rows, threshold) for name, each in values.items()}
     rejections = {}
     for m, (name, folds) in enumerate(weighted.items()):
-        ends = methods.ends(m, level)
+        ends = methods.ends(m, LEVEL)
         rejections[name] = Rejection(
             index=float(one.point[m, 0]),
             low=ends.low,
@@ -145,12 +138,11 @@ def _on_set(
         uncertainties=rejections,
         oracle=float(selective.rc_area(selective.RC_GRID, selective.vertical_accuracy(best, selective.RC_GRID))),
         oracle_curve=selective.vertical_accuracy(best, REMOVED),
-        random=np.stack(selective.random_band(first, REMOVED, level)),
+        random=np.stack(selective.random_band(first, REMOVED, LEVEL)),
     )
 
 
 def rows_of_folds(part: Predictions) -> list[NDArray[np.intp]]:
-    """Return the rows of each fold, all rows where none is named."""
     if part.fold is None:
         return [np.arange(len(part))]
     return [np.flatnonzero(part.fold == fold) for fold in np.unique(part.fold)]

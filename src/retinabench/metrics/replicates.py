@@ -22,10 +22,11 @@ import scipy
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import check, disposable, write_bytes
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import SMALL, cluster_bootstrap
 from retinabench.metrics.image_sets import SetEvaluator
 from retinabench.metrics.registry import ScoreSpec
-from retinabench.metrics.weighted_images import Floats, Index
+from retinabench.metrics.weighted_images import Index
 
 VARIABLE = "RETINABENCH_CACHE"
 MOST_BYTES = 200_000_000  # of all files; a predictions file of two domains takes about one megabyte

@@ -27,15 +27,20 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import expit, logit, owens_t
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.intervals import auroc_interval
 from retinabench.metrics.proportions import binary, clopper_pearson
+
+MOST = 10_000_000  # No study has more images.
+EYES = 0.8  # correlation of the placements of a patient's images of one class, as of a real model's two eyes
+Z = float(stats.norm.ppf(0.975))
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,6 @@ class Clusters:
                 raise InputError(f"the {name.replace('_', ' ')} is {getattr(self, name):g}", hint="It lies in [0, 1].")
 
     def positive_effect(self, prevalence: float) -> float:
-        """Return the design effect among the positive images at this prevalence."""
         return self._effect(prevalence + self.disease_correlation * (1 - prevalence))
 
     def negative_effect(self, prevalence: float) -> float:
@@ -69,7 +73,6 @@ class Clusters:
 
     @property
     def effect(self) -> float:
-        """The design effect of a mean over all images of a patient."""
         return self._effect(1.0)
 
     def _effect(self, shared: float) -> float:
@@ -100,10 +103,6 @@ def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike | Sequence[
         return float("nan")
     within = float(np.sum(successes * (images - successes) / images))
     return float(np.clip(1 - within / scale, 0, 1))
-
-
-MOST = 10_000_000  # No study has more images.
-EYES = 0.8  # correlation of the placements of a patient's images of one class, as of a real model's two eyes
 
 
 def images_for_half_width(expected: float, half_width: float, level: float = 0.95) -> int:
@@ -161,7 +160,7 @@ def images_for_power(expected: float, above: float, power: float = 0.8, level: f
     return int(short[-1]) + 2 if len(short) else 1
 
 
-def exact_power(images: ArrayLike, expected: float, above: float, level: float = 0.95) -> NDArray[np.float64]:
+def exact_power(images: ArrayLike, expected: float, above: float, level: float = 0.95) -> Floats:
     """Return the power of the exact one-sided binomial test of "proportion <= above"; `images` (K,) -> (K,)."""
     n = np.asarray(images)
     most_without = stats.binom.isf((1 - level) / 2, n, above)  # P(more successes | above) <= (1 - level) / 2
@@ -169,7 +168,6 @@ def exact_power(images: ArrayLike, expected: float, above: float, level: float =
 
 
 def check_share(name: str, value: float) -> None:
-    """Raise `InputError` unless a share lies in [0, 1]."""
     if not 0 <= value <= 1:
         raise InputError(f"the {name} is {value:g}", hint="It lies between 0 and 1.")
 
@@ -221,10 +219,6 @@ def placement_variances(auroc: float) -> tuple[float, float]:
     return (binormal + 1 - 4 * (1 - auroc) / 3 - auroc**2) / 2, binormal
 
 
-Floats = NDArray[np.float64]
-Z = float(stats.norm.ppf(0.975))
-
-
 def images_for_observed_over_expected(prevalence: float, width: float = 0.2) -> float:
     """Return the images for a 95 % interval of observed/expected of the stated width.
 
@@ -249,8 +243,8 @@ def images_for_calibration_slope(predictors: ArrayLike, weight: ArrayLike, width
     return a / ((width / (2 * Z)) ** 2 * (a * b - ab**2))
 
 
-def images_for_c_statistic(auroc: float, prevalence: float, width: float = 0.1) -> float:
-    """Return the images for a 95 % interval of the C-statistic (the AUROC) of the stated width, by Newcombe's formula.
+def images_for_c_statistic(auroc: float, prevalence: float) -> float:
+    """Return the images for a 95 % interval of the C-statistic (the AUROC) of width 0.1, by Newcombe's formula.
 
     SE^2 = C (1 - C) (1 + (n/2 - 1) ((1 - C) / (2 - C) + C / (1 + C))) / (n^2 prevalence (1 - prevalence)).
 
@@ -259,16 +253,14 @@ def images_for_c_statistic(auroc: float, prevalence: float, width: float = 0.1) 
         25:559 (2006).
     """
     slope = (1 - auroc) / (2 - auroc) + auroc / (1 + auroc)
-    scale = auroc * (1 - auroc) / (prevalence * (1 - prevalence) * (width / (2 * Z)) ** 2)
+    scale = auroc * (1 - auroc) / (prevalence * (1 - prevalence) * (0.1 / (2 * Z)) ** 2)
     # n^2 = scale (1 + (n / 2 - 1) slope)
     half = scale * slope / 4
     return half + math.sqrt(half**2 + scale * (1 - slope))
 
 
-def images_for_net_benefit(
-    sensitivity: float, specificity: float, prevalence: float, threshold: float, width: float = 0.2
-) -> float:
-    """Return the images for a 95 % interval of the standardised net benefit of the stated width.
+def images_for_net_benefit(sensitivity: float, specificity: float, prevalence: float, threshold: float) -> float:
+    """Return the images for a 95 % interval of the standardised net benefit of width 0.2.
 
     With w = (1 - q) / q x t / (1 - t), q the prevalence and t the threshold probability, n SE^2 =
     sens (1 - sens) / q + w^2 spec (1 - spec) / (1 - q) + w^2 (1 - spec)^2 / (q (1 - q)).
@@ -282,7 +274,7 @@ def images_for_net_benefit(
     unit = sensitivity * (1 - sensitivity) / prevalence
     unit += w**2 * specificity * (1 - specificity) / (1 - prevalence)
     unit += w**2 * (1 - specificity) ** 2 / (prevalence * (1 - prevalence))
-    return unit / (width / (2 * Z)) ** 2
+    return unit / (0.1 / Z) ** 2
 
 
 def calibrated_predictors(auroc: float, prevalence: float) -> tuple[Floats, Floats]:

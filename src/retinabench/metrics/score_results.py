@@ -38,14 +38,6 @@ REFERRED = (0.0, 0.5, 0.7)  # Fractions referred at which `referral` and `retain
 
 
 @dataclass(frozen=True)
-class RetainedImages(Document):
-    """The images that a model keeps, by class."""
-
-    positives: float
-    negatives: float
-
-
-@dataclass(frozen=True)
 class SetScores(Tabular, Document):
     """The scores of one set, by attribute (`.auroc`) and by name (`["auroc"]`).
 
@@ -78,7 +70,7 @@ class SetScores(Tabular, Document):
     scores: Mapping[str, ScoreValue]
     referral: Mapping[str, Mapping[str, float]]
     calibration: SetCalibration | None = None
-    retained: Mapping[str, RetainedImages] | None = None
+    retained: Mapping[str, Mapping[str, float]] | None = None
     controls: Mapping[str, Mapping[str, float]] | None = None
     baseline: Baseline | None = None
     grades: GradeScores | None = None
@@ -188,7 +180,6 @@ class Scores(Tabular):
 
 
 def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> None:
-    """Check names."""
     for name in names or ():
         if name not in known:
             raise InputError(f"unknown {kind} '{name}'", hint=nearest(name, known))

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import Steps, check_level, check_seed, one_blas_thread
 from retinabench.metrics.calibration import set_calibration
 from retinabench.metrics.clinical.groups import named_groups
@@ -28,9 +29,9 @@ from retinabench.metrics.intervals import Ends
 from retinabench.metrics.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
 from retinabench.metrics.replicates import replicates_of
-from retinabench.metrics.score_results import REFERRED, RetainedImages, Scores, SetScores
+from retinabench.metrics.score_results import REFERRED, Scores, SetScores
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.metrics.weighted_images import EPS, MANY, Cases, Floats, Weighted
+from retinabench.metrics.weighted_images import EPS, MANY, Cases, Weighted
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions
 
@@ -195,7 +196,6 @@ def referral_curve(
 
 
 def check_rules(rules: str) -> None:
-    """Raise `InputError` for unknown rules."""
     if rules not in RULES:
         raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
 
@@ -275,9 +275,6 @@ def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -
     return notes
 
 
-# ------------------------------------------------------------------------------- one set by the corrected rules
-
-
 class _Bootstrap(NamedTuple):
     """How intervals are computed, and the scores whose replicates (R, K) are kept, by the name of the set."""
 
@@ -299,7 +296,6 @@ def interval_of(spec: ScoreSpec, whole: Weighted, value: float, draws: Floats, l
 def _graded_sets(
     test: Predictions, uncertainty: Floats, validation: Predictions | None, cut: float, bootstrap: _Bootstrap
 ) -> dict[str, GradeScores | None]:
-    """The scores of the grades of every set but the balanced one."""
     found = {}
     for name in ("in_domain", "shifted", "joint") if test.grade_prob is not None else ():
         rows = np.flatnonzero(np.ones(len(test), bool) if name == "joint" else test.domain == name)
@@ -366,12 +362,13 @@ def _control(w: Weighted) -> dict[str, float]:
     return {name: float(SCORES[name](w)) for name in CONTROLS}
 
 
-def _retained_images(curve: Curve, referred: float) -> RetainedImages:
+def _retained_images(curve: Curve, referred: float) -> dict[str, float]:
     """The images of each class that are retained where at least this fraction is referred; NaN where none is."""
     later = np.flatnonzero(curve.referred >= referred - 1e-9)
-    if not len(later):
-        return RetainedImages(np.nan, np.nan)
-    return RetainedImages(float(curve.positives[later[0]]), float(curve.negatives[later[0]]))
+    return {
+        name: float(images[later[0]]) if len(later) else np.nan
+        for name, images in (("positives", curve.positives), ("negatives", curve.negatives))
+    }
 
 
 def _replicates(images: ImageSet, point: Floats, bootstrap: _Bootstrap, done: Steps) -> Floats:

@@ -24,8 +24,9 @@ import numpy as np
 from scipy.special import ndtri, xlogy
 
 from retinabench.core.seeds import numpy_generator
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import ordered_share
-from retinabench.metrics.weighted_images import Floats, Weighted, ratio
+from retinabench.metrics.weighted_images import Weighted, ratio
 
 RC_GRID: Floats = np.asarray(np.arange(10) * 0.1, np.float64)  # removed fractions; nothing is left at 1
 SAME = 1e-12  # accuracies that differ by less differ by rounding
@@ -83,7 +84,6 @@ def failure_auroc_of(w: Weighted) -> Floats:
 
 
 def ranked_errors(w: Weighted) -> tuple[Floats, Floats, Floats]:
-    """Return what `failure_auroc_of` ranks: the uncertainty, and the mass of the wrong and of the correct predictions, all (N,)."""
     wrong = w.weight * w.cases.error
     return w.cases.uncertainty, wrong, w.weight - wrong
 
@@ -126,9 +126,6 @@ def accuracy_at(w: Weighted, coverage: Floats) -> Floats:
     """(..., M) accuracy of the retained at coverages (M,) in (0, 1], blocks of ties shared evenly."""
     retained = np.asarray(coverage * w.total[..., None])
     return 1 - w.locate(retained).retained(w.wrong_mass) / retained
-
-
-# ------------------------------------------------------------------------- rejection curves of the folds of a cross-validation
 
 
 def vertical_accuracy(folds: Sequence[Weighted], removed: Floats) -> Floats:
@@ -187,9 +184,6 @@ def _rises_and_fall(curves: Floats) -> tuple[Floats, Floats]:
     steps, fall = np.diff(curves, axis=1), (np.maximum.accumulate(curves, axis=1) - curves).max(axis=1)
     rising = (steps > SAME) | (curves[:, 1:] >= 1 - SAME)
     return np.asarray(rising.mean(axis=1)), np.asarray(np.where(fall > SAME, fall, 0.0))
-
-
-# ------------------------------------------------------------------------- what remains after a share is referred
 
 
 def referred_names(referred: float = 0.5) -> tuple[str, ...]:
@@ -262,7 +256,6 @@ def retained_counts(w: Weighted, success: str, of: str = "images", referred: flo
 
 
 def retained_errors(w: Weighted, referred: float = 0.5) -> tuple[Floats, Floats]:
-    """Return what `closed_at_50` counts: the share (N,) of each wrong prediction that is retained, of the wrong mass (N,)."""
     return _retained_share(w, referred), w.weight * w.cases.error
 
 
@@ -272,11 +265,9 @@ def closed_scale(w: Weighted, referred: float = 0.5) -> tuple[float, float]:
 
 
 def missed_counts(w: Weighted, referred: float = 0.5) -> tuple[Floats, Floats]:
-    """Return what `missed_at_50` counts: the share (N,) of each image retained and called negative, of the positive mass (N,)."""
     return np.where(w.cases.called, 0.0, _retained_share(w, referred)), w.positive
 
 
 def _retained_share(w: Weighted, referred: float) -> Floats:
-    """(N,) share of each image's weight that is retained."""
     kept = retained_counts(w, "right", referred=referred)[1]
     return np.divide(kept, w.weight, out=np.zeros_like(kept), where=w.weight > 0)

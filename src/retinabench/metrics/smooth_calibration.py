@@ -20,9 +20,10 @@ import numpy as np
 from scipy.special import expit, logit, stdtrit
 
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.calibration import logistic_covariance, logistic_fit
 from retinabench.metrics.intervals import patients_of
-from retinabench.metrics.weighted_images import EPS, Floats, Weighted
+from retinabench.metrics.weighted_images import EPS, Weighted
 
 KNOTS = (0.05, 0.35, 0.65, 0.95)
 FEWEST_DEGREES = 11  # patients with a wrong call less the four terms of the curve
@@ -98,7 +99,6 @@ def _calibrated_ici(
 
 
 def _curvature(w: Weighted, design: Floats, beta: Floats) -> Floats:
-    """(K, K) curvature of the likelihood."""
     mean = np.asarray(expit(design @ beta), np.float64)
     return (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
 

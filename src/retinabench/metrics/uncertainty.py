@@ -26,14 +26,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import xlog1py, xlogy
 
 from retinabench.core.errors import InputError, nearest
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.weighted_images import EPS
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
+DIGITS = 12
 
 
 def binary_entropy(p: ArrayLike) -> Floats:
@@ -81,7 +82,6 @@ def margin(prob: ArrayLike, threshold: float) -> Floats:
 
 
 UNCERTAINTIES = ("total", "epistemic", "aleatoric", "variance", "max_probability", "margin")
-DIGITS = 12
 
 
 def referral_uncertainty(
@@ -135,7 +135,6 @@ def significant(values: Floats, scale: Floats | None = None) -> Floats:
 
 
 def uncertainties(values: ArrayLike, n: int) -> Floats:
-    """(N,) finite uncertainties, else `InputError`."""
     u = np.asarray(values, np.float64)
     if u.shape != (n,) or not np.isfinite(u).all():
         raise InputError(f"needed are {n} finite numbers, one per image", column="uncertainty")

@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Bools, Floats
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Index = NDArray[np.integer[Any]]
 Built = TypeVar("Built")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
@@ -153,18 +152,15 @@ class Cases:
 
     @cached_property
     def log_loss(self) -> Floats:
-        """(N,) in nats."""
         clipped = np.clip(self.prob, EPS, 1 - EPS)
         return np.asarray(-np.log(np.where(self.label, clipped, 1 - clipped)))
 
     @cached_property
     def squared_error(self) -> Floats:
-        """(N,) squared error of the probability."""
         return np.asarray((self.prob - self.label) ** 2)
 
     @cached_property
     def by_prob(self) -> RankedImages:
-        """Images from the highest probability down."""
         return RankedImages(self.prob)
 
     @cached_property
@@ -211,7 +207,6 @@ class Points:
         return before, gained
 
     def chosen(self, number: Index) -> Points:
-        """Return the points (..., m) of these numbers."""
         block = np.take_along_axis(self.block, number, axis=-1)
         return Points(block, np.take_along_axis(self.fraction, number, axis=-1), self.blocks)
 
@@ -272,12 +267,10 @@ class Weighted:
 
     @cached_property
     def positives(self) -> Floats:
-        """(...,) mass of the positive images."""
         return self.sum(self.cases.label)
 
     @cached_property
     def negatives(self) -> Floats:
-        """(...,) mass of the negative images."""
         return self.sum(~self.cases.label)
 
     @cached_property
@@ -287,8 +280,6 @@ class Weighted:
         classes = (self.numbers * self.cases.label, self.numbers * ~self.cases.label)
         both = (ranking.cumulate(mass, whole=self.whole) for mass in classes)
         return next(both), next(both)
-
-    # ------------------------------------------------------------ sums over the blocks of equal uncertainty
 
     @cached_property
     def whole(self) -> bool:
@@ -312,19 +303,14 @@ class Weighted:
 
     @cached_property
     def wrong_mass(self) -> Floats:
-        """(..., B+1) mass of wrong predictions in the blocks before."""
         return self.block_sums(self.numbers * self.cases.error, whole=self.whole)
 
     @cached_property
     def positive_mass(self) -> Floats:
-        """(..., B+1) mass of positive images in the blocks before."""
         return self.block_sums(self.numbers * self.cases.label, whole=self.whole)
-
-    # ------------------------------------------------------------ points: the counts of a referral curve
 
     @cached_property
     def count(self) -> Index:
-        """(...,) number K of points."""
         return np.maximum(1, np.rint(self.total)).astype(np.intp)
 
     @cached_property
@@ -400,12 +386,10 @@ class Weighted:
 
     @cached_property
     def retained_positives(self) -> Floats:
-        """(..., K) mass of positive images among the retained."""
         return self.along(self.positive_mass)
 
     @cached_property
     def retained_negatives(self) -> Floats:
-        """(..., K) mass of negative images among the retained."""
         return self.along(self.mass) - self.retained_positives
 
     def retained(self, count: int) -> Floats:

@@ -24,10 +24,15 @@ Rows = NDArray[np.bool_]
 _UNMISTAKABLE = re.compile(r"[!-~]+").fullmatch  # only visible ASCII characters
 _EYE = re.compile(r"(.*?)[ _.-]?(left|right|od|os|l|r)(?:\.\w+)?", re.IGNORECASE).fullmatch
 _FLOAT_OF_WHOLE = re.compile(r"([0-9]+)\.0+").fullmatch
+SHAPES = {
+    (1,): "Needed is (N,): one number per image.",
+    (1, 2): "Needed is (N,) or (N, S): images by samples; for classes see Predictions.from_softmax.",
+    (2, 3): "Needed is (N, C) or (N, S, C): images by samples by classes.",
+    (1, 2, 3): "Needed is (N,), (N, C) or (N, S, C): images by samples by classes.",
+}
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a cell of an object array holds no value: None, NaN, NaT or NA."""
     return value is None or str(value) == "<NA>" or bool(value != value)
 
 
@@ -78,7 +83,6 @@ def eyes_of_one(image_id: Iterable[str]) -> tuple[str, str] | None:
 
 
 def without_patients(image_id: Iterable[str]) -> str:
-    """Return the note on images without patients, and whether their ids look like eyes."""
     note = "no patient_id: every image is its own cluster, intervals may be too narrow"
     eyes = eyes_of_one(image_id)
     return note if eyes is None else f"{note}; '{eyes[0]}' and '{eyes[1]}' look like the eyes of one patient"
@@ -190,7 +194,6 @@ def code_points(text: Text) -> Iterator[tuple[int, NDArray[np.uint32]]]:
 
 
 def first_row_with(text: Text, characters: str) -> int | None:
-    """Return the first row that holds one of some characters, or None."""
     wanted = [ord(character) for character in characters]
     for start, points in code_points(text):
         found = points == wanted[0]
@@ -202,7 +205,6 @@ def first_row_with(text: Text, characters: str) -> int | None:
 
 
 def first_empty(text: Text) -> int | None:
-    """Return the first row without a character, or None."""
     for start, points in code_points(text):
         if not points.shape[1]:
             return start
@@ -235,7 +237,6 @@ def _hashes(text: Text) -> NDArray[np.uint64]:
 
 
 def numbered(text: Text) -> tuple[NDArray[np.intp], int]:
-    """Number texts (N,) in their order."""
     words = _words(text) if len(text) > BLOCK else None
     if words is None:
         values, codes = np.unique(text, return_inverse=True)
@@ -308,7 +309,6 @@ class Check:
         return array
 
     def text(self, column: str, values: ArrayLike, *, missing: bool = False) -> NDArray[np.str_]:
-        """Return values as (N,) text, no cell broken over lines."""
         array = self.array(column, values)
         if array.ndim != 1:
             raise self.fail(column, None, f"has shape {array.shape}, needed is (N,)")
@@ -364,7 +364,6 @@ class Check:
             raise self.fail(column, second, f"repeats '{values[first][:60]}' of row {first + 1}", hint)
 
     def finite(self, column: str, values: NDArray[Any], dimensions: tuple[int, ...] = (1,)) -> NDArray[np.float64]:
-        """Return values as finite float64 numbers."""
         if values.ndim not in dimensions:
             raise self.fail(column, None, f"has shape {values.shape}", SHAPES[dimensions])
         if values.dtype.kind not in "biufOUS":
@@ -384,7 +383,6 @@ class Check:
     def one_of(
         self, column: str, values: ArrayLike | None, allowed: tuple[str, ...], default: str, n: int
     ) -> NDArray[np.str_]:
-        """(N,) text out of a few allowed values."""
         if values is None:
             return np.broadcast_to(np.asarray(default), n)  # one text for all rows
         text = self.text(column, self.length(column, values, n))
@@ -395,14 +393,6 @@ class Check:
                 hint += " Leave the images out that the model was trained on."
             raise self.fail(column, bad[0], f"is '{text[bad[0]][:60]}'", hint)
         return text
-
-
-SHAPES = {
-    (1,): "Needed is (N,): one number per image.",
-    (1, 2): "Needed is (N,) or (N, S): images by samples; for classes see Predictions.from_softmax.",
-    (2, 3): "Needed is (N, C) or (N, S, C): images by samples by classes.",
-    (1, 2, 3): "Needed is (N,), (N, C) or (N, S, C): images by samples by classes.",
-}
 
 
 def as_array(values: Any) -> NDArray[Any]:

@@ -44,6 +44,60 @@ NAMED = "uncertainty_"  # what the names of further uncertainties begin with
 LISTS = {"probs": "prob", "grade_prob": "grade_prob"}
 """Columns of several numbers per image: one list in Parquet, and the columns `prob_0`, `prob_1` … in a CSV."""
 
+# Usual names in other tools, without case, blanks, points, hyphens and underscores. Those of the second list are taken
+# only where the file has none of the first.
+USUAL: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "image_id": (
+        ("imageid", "image", "imagename", "imagefile", "imgid", "img", "imgname", "filename", "idcode"),
+        ("id", "name", "file", "imagepath", "filepath", "path", "uid", "sampleid"),
+    ),
+    "label": (
+        ("label", "labels", "target", "targets", "y", "ytrue", "truelabel", "truth", "groundtruth", "gt", "referable"),
+        (),
+    ),
+    "prob": (
+        ("prob", "probs", "p", "proba", "probability", "yprob", "yproba", "yscore", "score", "predprob", "predproba",
+         "probreferable", "preferable", "probabilityreferable", "probpositive"),
+        ("pred", "preds", "prediction", "predicted", "ypred", "yhat", "output"),
+    ),
+    "grade": (("grade", "drgrade", "icdr", "icdrgrade", "retinopathygrade", "adjudicateddrgrade"), ()),
+    "patient_id": (("patientid", "patient", "subjectid", "subject", "participantid", "pid"), ()),
+    "domain": (("domain",), ()),
+    "split": (("split", "set", "subset", "partition"), ()),
+    "fold": (("fold", "cvfold", "foldid"), ()),
+    "uncertainty": (("uncertainty", "uncert", "unc", "predictiveuncertainty"), ()),
+    "gradable": (("gradable", "gradeable", "isgradable", "isgradeable"), ()),
+    "method": (("method",), ()),
+    "seed": (("seed", "modelseed"), ()),
+}  # fmt: skip
+MAPPABLE = (*USUAL, "prob_0")
+_USUAL_NAMES = {name for ranks in USUAL.values() for names in ranks for name in names}
+_STEMS = (
+    "prob", "probs", "p", "proba", "probability", "class", "softmax", "yprob", "yproba", "yscore", "score", "pred",
+)  # fmt: skip
+# One wrong, lost, doubled or exchanged letter away from these, a column is refused: scores without it would differ.
+_TYPOS_OF = {
+    "patient_id": ("patientid", "patient", "subjectid", "subject", "participantid"),
+    "domain": ("domain",),
+    "split": ("split",),
+    "uncertainty": ("uncertainty", "predictiveuncertainty"),
+    "gradable": ("gradable", "gradeable"),
+}
+# Letters of other scripts that look like Latin ones.
+_TWINS = str.maketrans("аеорсухіјѕԁԛһοαρυντικӏ", "aeopcyxijsdqhoapuvtikl")
+_NUMBERED = re.compile(r"(.*?)[ _.\-]?([0-9]{1,4})")
+MAX_COLUMNS = 100
+MAX_NAME = 100  # characters of a column's name
+MAX_CELL = 200  # characters of a cell
+MAX_SUBGROUP_BYTES = 1 << 30  # of all further columns
+_INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")  # the row numbers that pandas writes
+_MISSING_NUMBERS = ("NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
+_NUMBER = r"^[-+]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][-+]?[0-9]{1,3})?$"
+_CODE = r"^[-+]?0[0-9]"
+_LONG = r"^[-+]?[0-9]{16,}$"
+_THOUSANDS = r"^[-+]?[1-9][0-9]{0,2},[0-9]{3}$"
+MOST_EXACT = 2**53  # the largest whole number up to which each has a float of its own
+
 
 def sample_number(name: str, stem: str = "prob") -> int | None:
     """The j of a column `prob_j`, or of one with another stem, else None."""
@@ -57,17 +111,11 @@ def uncertainty_name(name: str) -> str | None:
 
 
 def is_known(name: str) -> bool:
-    """Tell whether a column is one of `Predictions`, not a further one."""
     return (
         name in KNOWN
         or uncertainty_name(name) is not None
         or any(sample_number(name, stem) is not None for stem in LISTS.values())
     )
-
-
-def is_number(name: str) -> bool:
-    """Tell whether a known column holds numbers."""
-    return is_known(name) and name not in TEXT
 
 
 def check_columns(
@@ -110,7 +158,6 @@ def check_columns(
 
 
 def check_count(path: str | Path | None, names: Sequence[str]) -> None:
-    """Raise `InputError` where a table has so many columns that telling them apart would take minutes."""
     if len(names) > MAX_FILE_COLUMNS:
         raise InputError(
             f"has {len(names):,} columns, more than {MAX_FILE_COLUMNS:,}", file=path, hint="Keep those that are needed."
@@ -136,7 +183,6 @@ def check_width(rows: int, longest: int, name: str, path: str | Path | None) -> 
 
 
 def read_metadata(path: Path, text: bytes) -> JsonObject:
-    """The file metadata as a dictionary; `InputError` for another schema or for no JSON object."""
     try:
         content = json_object(text)
     except ValueError:
@@ -153,52 +199,6 @@ def metadata_json(metadata: Mapping[str, object], samples: int) -> str:
     return json.dumps(content, sort_keys=True, default=lambda v: v.item() if hasattr(v, "item") else str(v))
 
 
-# Usual names in other tools, without case, blanks, points, hyphens and underscores. Those of the second list are taken
-# only where the file has none of the first.
-USUAL: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "image_id": (
-        ("imageid", "image", "imagename", "imagefile", "imgid", "img", "imgname", "filename", "idcode"),
-        ("id", "name", "file", "imagepath", "filepath", "path", "uid", "sampleid"),
-    ),
-    "label": (
-        ("label", "labels", "target", "targets", "y", "ytrue", "truelabel", "truth", "groundtruth", "gt", "referable"),
-        (),
-    ),
-    "prob": (
-        ("prob", "probs", "p", "proba", "probability", "yprob", "yproba", "yscore", "score", "predprob", "predproba",
-         "probreferable", "preferable", "probabilityreferable", "probpositive"),
-        ("pred", "preds", "prediction", "predicted", "ypred", "yhat", "output"),
-    ),
-    "grade": (("grade", "drgrade", "icdr", "icdrgrade", "retinopathygrade", "adjudicateddrgrade"), ()),
-    "patient_id": (("patientid", "patient", "subjectid", "subject", "participantid", "pid"), ()),
-    "domain": (("domain",), ()),
-    "split": (("split", "set", "subset", "partition"), ()),
-    "fold": (("fold", "cvfold", "foldid"), ()),
-    "uncertainty": (("uncertainty", "uncert", "unc", "predictiveuncertainty"), ()),
-    "gradable": (("gradable", "gradeable", "isgradable", "isgradeable"), ()),
-    "method": (("method",), ()),
-    "seed": (("seed", "modelseed"), ()),
-}  # fmt: skip
-
-MAPPABLE = (*USUAL, "prob_0")
-_USUAL_NAMES = {name for ranks in USUAL.values() for names in ranks for name in names}
-
-_STEMS = (
-    "prob", "probs", "p", "proba", "probability", "class", "softmax", "yprob", "yproba", "yscore", "score", "pred",
-)  # fmt: skip
-# One wrong, lost, doubled or exchanged letter away from these, a column is refused: scores without it would differ.
-_TYPOS_OF = {
-    "patient_id": ("patientid", "patient", "subjectid", "subject", "participantid"),
-    "domain": ("domain",),
-    "split": ("split",),
-    "uncertainty": ("uncertainty", "predictiveuncertainty"),
-    "gradable": ("gradable", "gradeable"),
-}
-# Letters of other scripts that look like Latin ones.
-_TWINS = str.maketrans("аеорсухіјѕԁԛһοαρυντικӏ", "aeopcyxijsdqhoapuvtikl")
-_NUMBERED = re.compile(r"(.*?)[ _.\-]?([0-9]{1,4})")
-
-
 @dataclass(frozen=True)
 class Layout:
     """What the columns of a file are."""
@@ -211,7 +211,6 @@ class Layout:
     notes: tuple[str, ...] = ()  # what else a reader must know
 
     def without(self, known: str) -> Layout:
-        """Return the layout where a column that was recognised is a further one after all."""
         original = {name: own for name, own in self.original.items() if name != known}
         return replace(self, original=original, usual=self.usual - {known})
 
@@ -274,7 +273,6 @@ def squash(name: str) -> str:
 
 
 def is_usual(name: str) -> bool:
-    """Tell whether a name is that of a column of `Predictions`, here or in other tools."""
     return is_known(name) or squash(name) in _USUAL_NAMES
 
 
@@ -308,7 +306,6 @@ def _as_usual(
 
 
 def _refuse_case_twins(names: Sequence[str], file: str | None) -> None:
-    """Refuse `Label` beside `label`."""
     for known in USUAL:
         twins = [name for name in names if squash(name) == squash(known)]
         if known in twins and len(set(twins)) > 1:
@@ -356,19 +353,6 @@ def _refuse_look_alike(name: str, file: str | None) -> None:
             )
 
 
-MAX_COLUMNS = 100
-MAX_NAME = 100  # characters of a column's name
-MAX_CELL = 200  # characters of a cell
-MAX_SUBGROUP_BYTES = 1 << 30  # of all further columns
-_INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")  # the row numbers that pandas writes
-_MISSING_NUMBERS = ("NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
-_NUMBER = r"^[-+]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][-+]?[0-9]{1,3})?$"
-_CODE = r"^[-+]?0[0-9]"
-_LONG = r"^[-+]?[0-9]{16,}$"
-_THOUSANDS = r"^[-+]?[1-9][0-9]{0,2},[0-9]{3}$"
-MOST_EXACT = 2**53  # the largest whole number up to which each has a float of its own
-
-
 def kept_places(layout: Layout) -> tuple[list[int], Layout]:
     """Return the places of the columns that are read, and what these are: not all of a table of features."""
     names = Counter(layout.names)
@@ -387,7 +371,6 @@ def kept_places(layout: Layout) -> tuple[list[int], Layout]:
 def check_subgroups(
     check: Check, subgroups: Mapping[str, ArrayLike], n: int, reserved: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
-    """Return further columns as text or float64 numbers (N,)."""
     if len(subgroups) > MAX_COLUMNS:
         raise check.fail("subgroups", None, f"holds {len(subgroups)} columns, more than {MAX_COLUMNS}")
     columns = {}
@@ -428,7 +411,6 @@ def _checked(check: Check, name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def from_arrow(column: pa.Array, *, untyped: bool = False) -> NDArray[Any]:
-    """Return an Arrow column as (N,) text or float64 numbers."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         if pa.types.is_string(kind.value_type):
@@ -511,7 +493,6 @@ def _spelled(words: pa.DictionaryArray, levels: NDArray[Any], missing: float | s
 def keep_further(
     columns: Mapping[str, pa.Array | NDArray[Any]], n: int, *, untyped: bool = False
 ) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Return the further columns of a file that can be kept, and notes on the others."""
     kept: dict[str, NDArray[Any]] = {}
     left: dict[str, str] = {}
     size = 0
@@ -540,7 +521,6 @@ def keep_further(
 
 
 def to_arrow(values: NDArray[Any]) -> pa.Array:
-    """Return a further column for a file; its missing cells are empty."""
     if values.dtype.kind == "f":
         return pa.array(values, from_pandas=True)
     return pa.array(values, mask=values == "")

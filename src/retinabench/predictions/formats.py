@@ -45,9 +45,10 @@ from retinabench.predictions.columns import (
     MAX_TEXT_BYTES,
     MAX_VALUES,
     OPTIONAL,
+    TEXT,
     check_columns,
     check_size,
-    is_number,
+    is_known,
     is_usual,
     kept_places,
     metadata_json,
@@ -72,6 +73,21 @@ MAX_FOOTER = 1 << 25
 UNFOLDING = "DELTA_BYTE_ARRAY"
 """An encoding of text by shared beginnings, which nothing bounds; usual writers do not choose it."""
 
+METADATA_KEY, CHECKSUM_KEY = b"retinabench", b"retinabench.sha256"
+MAX_CSV_BYTES = 2 * 1024**3
+BLOCK = 1 << 24
+_QUOTED_BEHIND_BLANKS = r'^ +"([^"]*)" *$'
+SUBGROUPS = "subgroups/"
+# What the standard library raises for archives and arrays that are damaged or forged; `OSError` as well.
+DAMAGED_ARRAYS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, ValueError, IndexError, TypeError,
+    KeyError, AttributeError, OverflowError, SyntaxError, tokenize.TokenError,
+)  # fmt: skip
+MAX_METADATA = 1 << 22  # characters
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What NumPy writes. Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
 
 def open_parquet(path: Path) -> pa.parquet.ParquetFile:
     """Open a Parquet file after measuring its footer; its text is read as dictionaries."""
@@ -90,13 +106,11 @@ def open_parquet(path: Path) -> pa.parquet.ParquetFile:
 
 
 def read_columns(file: pa.parquet.ParquetFile, path: Path, names: Sequence[str] | None = None) -> pa.Table:
-    """Read columns of a Parquet file, after checking what the file declares of them."""
     _check_declared(file.metadata, path, names)
     return file.read(columns=None if names is None else list(names))
 
 
 def read_table(path: Path, names: Sequence[str] | None = None) -> pa.Table:
-    """Read columns of a Parquet file with its text unfolded, within the limits of this module."""
     return unfold_all(read_columns(open_parquet(path), path, names), path)
 
 
@@ -137,11 +151,7 @@ def _check_declared(metadata: pa.parquet.FileMetaData, path: Path, names: Sequen
         )
 
 
-METADATA_KEY, CHECKSUM_KEY = b"retinabench", b"retinabench.sha256"
-
-
 def read_parquet(path: Path, reading: Reading) -> Predictions:
-    """Read a Parquet file, only after its declared size is checked."""
     try:
         file = open_parquet(path)
         own = file.schema_arrow.names
@@ -186,7 +196,6 @@ def to_table(predictions: Predictions) -> pa.Table:
 
 
 def parquet_bytes(predictions: Predictions) -> bytes:
-    """A Parquet file with the metadata and a checksum of everything in its footer."""
     table, text = to_table(predictions), metadata_json(predictions.metadata, predictions.samples).encode()
     table = table.replace_schema_metadata({METADATA_KEY: text, CHECKSUM_KEY: _checksum(table, text)})
     sink = io.BytesIO()
@@ -214,10 +223,6 @@ def _checksum(table: pa.Table, metadata: bytes) -> bytes:
     return digest.hexdigest().encode()
 
 
-MAX_CSV_BYTES = 2 * 1024**3
-BLOCK = 1 << 24
-
-
 def read_csv(path: Path, reading: Reading) -> Predictions:
     """Read a CSV of any usual dialect; a broken line or a word among the numbers is named by its row."""
     if path.stat().st_size > MAX_CSV_BYTES:
@@ -227,7 +232,7 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
     check_columns(path, layout.names, header_names, unlabelled=reading.unlabelled)
     _csv_size(path, sum(sample_number(name) is not None for name in layout.names))
     places, layout = kept_places(layout)
-    numbers = {place for place, name in zip(places, layout.names, strict=True) if is_number(name)}
+    numbers = {place for place, name in zip(places, layout.names, strict=True) if is_known(name) and name not in TEXT}
     table = csv_columns(path, encoding, delimiter, len(header_names), places, numbers)
     check_size(path, table.num_rows, max(1, len(places) - 2))
     if not _ends_with_line_end(path):
@@ -240,7 +245,6 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
 
 
 def csv_dialect(path: Path) -> tuple[str, str, list[str]]:
-    """Return the encoding, the delimiter and the column names of a CSV."""
     encoding, header = csv_header(path)
     # A name may hold another separator: the true one gives more names that are known, or more names.
     names = {one: [name.strip(' "') for name in header.split(one)] for one in ",;\t"}
@@ -300,7 +304,6 @@ def _ends_with_line_end(path: Path) -> bool:
 
 
 def csv_header(path: Path) -> tuple[str, str]:
-    """Encoding and first line of a CSV, however many sample columns it names."""
     with open(path, "rb") as handle:
         head = handle.read(BLOCK)
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
@@ -331,7 +334,6 @@ def _csv_size(path: Path, samples: int) -> None:
 
 
 def broken_csv(path: Path, message: str) -> InputError:
-    """The error that names the broken line, from what the CSV reader said."""
     if "UTF8" in message or "codec" in message:
         return InputError("is not UTF-8 text", file=path, hint="Save it as 'CSV UTF-8'.")
     if line := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message):
@@ -368,9 +370,6 @@ def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(words, column.type)])
 
 
-_QUOTED_BEHIND_BLANKS = r'^ +"([^"]*)" *$'
-
-
 def unquote(table: pa.Table) -> pa.Table:
     """Return a table of a CSV without the apostrophes that `_quoted` put before cells, and quotes after ", "."""
     for place, field in enumerate(table.schema):
@@ -382,19 +381,6 @@ def unquote(table: pa.Table) -> pa.Table:
                 column = pa.compute.replace_substring_regex(column, quoted, kept)
                 table = table.set_column(place, field.name, column)
     return table
-
-
-SUBGROUPS = "subgroups/"
-
-# What the standard library raises for archives and arrays that are damaged or forged; `OSError` as well.
-DAMAGED_ARRAYS = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, ValueError, IndexError, TypeError,
-    KeyError, AttributeError, OverflowError, SyntaxError, tokenize.TokenError,
-)  # fmt: skip
-
-MAX_METADATA = 1 << 22  # characters
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What NumPy writes. Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
 
 
 def read_npz(path: Path, reading: Reading) -> Predictions:
@@ -447,9 +433,6 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumn
         except InputError as error:
             notes.append(f"the array '{own[:60]}' is left out: {error.problem}")
     return FileColumns(known, further, replace(layout, notes=(*layout.notes, *notes)), metadata, str(path))
-
-
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def read_member(

@@ -84,7 +84,6 @@ def read_predictions(
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
-    """Return the error of a file that cannot be opened or parsed."""
     problems: dict[type[Exception], tuple[str, str | None]] = {
         IsADirectoryError: ("is a folder, not a file", "Name the file in it."),
         FileNotFoundError: ("does not exist", None),
@@ -116,7 +115,6 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_each(paths: Sequence[Path]) -> Iterator[Predictions]:
-    """Read files one after the other, without options."""
     for path in find_files(paths):
         yield read_predictions(path)
 

@@ -1,24 +1,6 @@
 """The predictions file: the interface between models (left of it) and scores (right of it).
 
-One row per image. Any framework that can write a table can enter here; `io.py` reads and writes Parquet,
-CSV and NPZ. The columns:
-
-| column        | type                     | meaning                                                               |
-|---------------|--------------------------|-----------------------------------------------------------------------|
-| `image_id`    | text, unique             | the image                                                         |
-| `label`       | 0 or 1                   | 1 = referable (grade >= 2), as the expert reported it                 |
-| `prob`        | number in [0, 1]         | P(referable), **or**                                                  |
-| `probs`       | S numbers in [0, 1]      | one per posterior sample; in CSV `prob_0 … prob_{S-1}`                |
-| `grade`       | 0 … 4, optional          | severity on the international scale; a cell may be empty              |
-| `grade_prob`  | 5 numbers, optional      | the probability of each grade; in CSV `grade_prob_0 … grade_prob_4`   |
-| `patient_id`  | text, optional           | intervals are clustered by it, one id is one person in every domain; missing, or an empty cell: the image is its own cluster |
-| `domain`      | optional                 | `in_domain` (default) or `shifted`                                    |
-| `split`       | optional                 | `validation` or `test` (default)                                      |
-| `fold`        | whole number, optional   | cross-validation: the fold that the image tested, by a model that was not trained on it |
-| `uncertainty` | finite number, optional  | any score of the model: the largest is referred first                    |
-| `uncertainty_NAME` | finite number, optional | further ones, which are compared with each other                      |
-| `gradable`    | 1 or 0, optional         | whether the image can be graded; scores leave out those that cannot, `clinic` counts them |
-| any other     | text or numbers          | a subgroup: camera, site, age, sex, date …; a cell may be empty       |
+One row per image; `io.py` reads and writes Parquet, CSV and NPZ, `docs/inputs.md` lists the columns.
 
 File metadata (Parquet and NPZ): schema version, method, task, model, seed, samples, members, config hash, package
 version. With K members the S samples are stored member by member: member k holds samples k*S/K … (k+1)*S/K - 1.
@@ -207,7 +189,6 @@ class Constructors:
     def _of(
         cls, probs: Any, image_id: ArrayLike | None, label: ArrayLike | None, lowest: int, columns: dict[str, Any]
     ) -> Self:
-        """Name the images and derive the label where these are missing."""
         check, notes = Check(columns.get("source")), list(columns.pop("notes", ()))
         if image_id is None:
             image_id, note = named_by_row(len(probs))
@@ -336,7 +317,7 @@ class Predictions(Constructors, Tabular):
                 file=self.source,
                 hint="Store the samples member by member, equally many each.",
             )
-        if not stated_samples(self.metadata):
+        if not self.metadata.get("samples") and self.metadata.get("members", 1) == 1:  # else they are posterior samples
             refuse_classes(check, columns["probs"])
         columns["notes"] = tuple(dict.fromkeys(notes))
         columns["subgroups"] = {
@@ -399,7 +380,6 @@ class Predictions(Constructors, Tabular):
 
     @property
     def named_uncertainties(self) -> dict[str, NDArray[np.float64]]:
-        """The further uncertainties by the names of their columns."""
         return {f"{NAMED}{name}": values for name, values in self.uncertainties.items()}
 
     @property
@@ -498,8 +478,3 @@ def concatenate(parts: Sequence[Predictions]) -> Predictions:
     shared = [name for name in first.uncertainties if all(name in part.uncertainties for part in parts)]
     uncertainties = {name: np.concatenate([part.uncertainties[name] for part in parts]) for name in shared}
     return replace(first, **columns, uncertainties=uncertainties, subgroups={}, source=None)
-
-
-def stated_samples(metadata: Mapping[str, object]) -> bool:
-    """Tell whether the origin of predictions says that their columns are posterior samples."""
-    return bool(metadata.get("samples")) or metadata.get("members", 1) != 1

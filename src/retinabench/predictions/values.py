@@ -48,10 +48,11 @@ UNANSWERED = 0.5
 """Placeholder for the missing probability of an image that cannot be graded; no number is computed from it."""
 
 _WORDS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
+_SPLIT_WORDS = {"val": "validation", "valid": "validation", "dev": "validation", "testing": "test"}
+_TRAINING = ("train", "training")
 
 
 def checked_labels(check: Check, values: NDArray[Any]) -> NDArray[np.int8]:
-    """(N,) zeros and ones."""
     numbers = check.finite("label", values)
     bad = np.flatnonzero((numbers != 0) & (numbers != 1))
     if bad.size:
@@ -83,7 +84,6 @@ def checked_grades(check: Check, values: NDArray[Any]) -> NDArray[np.int8]:
 
 
 def checked_folds(check: Check, values: NDArray[Any]) -> NDArray[np.int64]:
-    """(N,) whole numbers from 0."""
     numbers = check.finite("fold", values)
     bad = np.flatnonzero((numbers != np.rint(numbers)) | (numbers < 0) | (numbers >= 1e9))
     if bad.size:
@@ -92,7 +92,6 @@ def checked_folds(check: Check, values: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def check_agreement(check: Check, label: NDArray[np.int8], grade: NDArray[np.int8], lowest: int) -> None:
-    """Refuse a label (N,) that contradicts the grade (N,)."""
     graded = grade != UNKNOWN_GRADE
     wrong = np.flatnonzero(graded & (label != (grade >= lowest)))
     if not wrong.size:
@@ -156,7 +155,6 @@ def refuse_classes(check: Check, probs: NDArray[np.float64]) -> None:
 
 
 def _hint_on_range(probs: NDArray[np.float64]) -> str:
-    """What values outside [0, 1] may be, where all of them agree with it."""
     low, high = float(probs.min()), float(probs.max())
     whole = bool((probs == np.round(probs)).all())
     if low > -1e-5 and high < 1 + 1e-5:
@@ -234,7 +232,6 @@ def class_probabilities(check: Check, logits: ArrayLike) -> NDArray[np.float64]:
 
 
 def gradable_rows(check: Check, values: NDArray[Any] | None, n: int) -> NDArray[np.bool_]:
-    """(N,) whether each image can be graded."""
     found = np.ones(n, bool)
     if values is None:
         return found
@@ -253,7 +250,6 @@ def gradable_rows(check: Check, values: NDArray[Any] | None, n: int) -> NDArray[
 def fill_ungradable(
     check: Check, known: dict[str, NDArray[Any]], values: NDArray[Any] | None, *, classes: bool = False
 ) -> None:
-    """Fill the missing probabilities and uncertainties of images that cannot be graded."""
     good = gradable_rows(check, values, len(known["probs"]))
     unanswered = 1 / known["probs"].shape[-1] if classes else UNANSWERED
     named = ((name, 0.0) for name in known if name == "uncertainty" or uncertainty_name(name))
@@ -268,10 +264,6 @@ def fill_ungradable(
             raise check.fail(shown, bad[0], "is empty or nan", hint)
         if gone.any():
             known[name] = np.where(np.isnan(column), filled, column)
-
-
-_SPLIT_WORDS = {"val": "validation", "valid": "validation", "dev": "validation", "testing": "test"}
-_TRAINING = ("train", "training")
 
 
 @dataclass(frozen=True)
@@ -311,7 +303,6 @@ class FileColumns:
 
 
 def arguments_of(table: FileColumns, reading: Reading) -> dict[str, Any]:
-    """Return the arguments of `Predictions` for a table."""
     check = Check(table.source)
     known, further, notes = dict(table.known), dict(table.further), []
     gradable = _gradable(check, further.get(GRADABLE), untyped=table.untyped)
@@ -331,9 +322,13 @@ def arguments_of(table: FileColumns, reading: Reading) -> dict[str, Any]:
         known["probs"] = referable_probability(check, probs, _lowest_class(check, probs, reading))
         if reading.grades and probs.shape[1] == GRADES:
             known["grade_prob"] = probs
-        notes.append(_said_of_classes(probs.shape[1], reading))
-    elif "prob" in table.layout.usual:
-        _refuse_decisions(check, probs)
+        second = "softmax over two classes: P(referable) is the second column"
+        kind = f"{probs.shape[1]} {'grades' if reading.grades else 'classes'}"
+        several = f"softmax over {kind}: P(referable) is the sum from {reading.lowest} on"
+        notes.append(second if probs.shape[1] == 2 else several)
+    elif "prob" in table.layout.usual and np.isin(probs, (0, 1)).all():
+        hint = "Export the probabilities; if these are meant, say so: --column prob=NAME."
+        raise check.fail("prob", None, "holds only 0 and 1: decisions, not probabilities", hint)
     layout = table.layout
     if (name := _no_split(known, layout)) is not None:
         further[name] = known.pop("split")
@@ -380,18 +375,6 @@ def _lowest_class(check: Check, probs: NDArray[np.float64], reading: Reading) ->
         return reading.lowest
     hint = "Are they the grades 0 to 4? Add --grades." if classes == 5 else "Add --referable-from CLASS."
     raise check.fail("probs", None, f"has {classes} classes, and it is not said which are referable", hint)
-
-
-def _said_of_classes(classes: int, reading: Reading) -> str:
-    if classes == 2:
-        return "softmax over two classes: P(referable) is the second column"
-    return f"softmax over {classes} {'grades' if reading.grades else 'classes'}: P(referable) is the sum from {reading.lowest} on"
-
-
-def _refuse_decisions(check: Check, probs: NDArray[np.float64]) -> None:
-    if np.isin(probs, (0, 1)).all():
-        hint = "Export the probabilities; if these are meant, say so: --column prob=NAME."
-        raise check.fail("prob", None, "holds only 0 and 1: decisions, not probabilities", hint)
 
 
 def _no_split(known: Mapping[str, NDArray[Any]], layout: Layout) -> str | None:
@@ -494,7 +477,6 @@ def arguments_of_arrow(
     *,
     untyped: bool = False,
 ) -> dict[str, Any]:
-    """Return the arguments of `Predictions` for an Arrow table."""
     columns: dict[str, Any] = {}
     further: dict[str, pa.Array] = {}
     times = Counter(layout.names)
@@ -542,7 +524,6 @@ def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -
 
 
 def unfolded(column: pa.ChunkedArray, name: str, source: str | Path | None) -> pa.ChunkedArray:
-    """Return a dictionary column as the text or numbers that it stands for, any other as it is."""
     if not pa.types.is_dictionary(column.type):
         return column
     kind = column.type.value_type
@@ -561,7 +542,6 @@ def _longest(words: pa.Array) -> int:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a type is text in any of Arrow's forms: pandas and polars write the large one."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
@@ -632,7 +612,6 @@ def _without_words(column: pa.Array) -> pa.Array:
 
 
 def not_a_number(source: str | Path | None, name: str, column: pa.Array) -> InputError:
-    """Return the error for the first value of a column that is not a number."""
     for row, value in enumerate(column, start=1):
         try:
             value.cast(pa.float64())

@@ -49,7 +49,6 @@ class Applied:
         return {"schema": SCHEMA, "files": list(self.new), "drift": drift, "notes": list(self.notes)}
 
     def count(self, what: str) -> Mapping[str, int]:
-        """Return how many images, or patients, have each action, in the files of this command."""
         return {action: sum(line[what][action] for line in self.new) for action in ACTIONS}
 
 
@@ -90,7 +89,6 @@ def apply_files(files: Sequence[tuple[Path, Predictions]], certificate: Path, ru
 
 
 def read_log(folder: Path) -> list[JsonObject]:
-    """Return the lines of the log of a folder; empty without a log."""
     path = folder / LOG
     if not path.is_file():
         return []
@@ -106,7 +104,6 @@ def read_log(folder: Path) -> list[JsonObject]:
 
 
 def _counts(found: ActionList) -> JsonObject:
-    """Return the numbers of images and of patients, in all and by action."""
     first = np.unique(found.patients, return_index=True)[1]
     each = {"images": found.actions, "patients": found.patient_actions[first]}
     return {name: {action: int((one == action).sum()) for action in ACTIONS} for name, one in each.items()}
@@ -158,7 +155,6 @@ def judged(
 
 
 def headline(found: Applied) -> list[str]:
-    """Return the first line: whether the certificate still speaks of these patients, and what becomes of them."""
     hospital, expert, nothing = found.count("patients").values()
     patients = hospital + expert + nothing
     done = (

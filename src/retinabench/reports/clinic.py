@@ -16,14 +16,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from retinabench.core.files import write_bytes, write_json
-from retinabench.core.results import Document
 from retinabench.metrics.calibration import CalibrationSummary
 from retinabench.metrics.clinical.between_groups import Between
 from retinabench.metrics.clinical.decision_curve import MissedImage
 from retinabench.metrics.clinical.groups import RATES, GroupRate, Subgroup
 from retinabench.metrics.clinical.screening import JudgedTable, SetScreening
 from retinabench.metrics.clinical.screening_report import ScreeningReport
-from retinabench.metrics.clinical.thresholds import GoalVerdict
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.planning import StudyPlan
 from retinabench.metrics.policies import PolicyGrid
@@ -50,31 +48,35 @@ from retinabench.reports.toolkit.pages import explorer, macros
 from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table, to_terminal
 
 AUTHORS = "to be answered by the authors"
+GUIDELINES = {"stard": "STARD", "tripod": "TRIPOD+AI", "claim": "CLAIM"}
 SOURCES = (
     "Items by the numbers of STARD 2015 (Bossuyt et al., BMJ 351:h5527; STARD-AI, Nat. Med. 2025, adds items on data, algorithm and "
     "fairness to it), TRIPOD+AI (Collins et al., BMJ 385:e078378, 2024) and CLAIM (Mongan et al., Radiol. Artif. Intell. "
     "2:e200029, 2020), in our own words."
 )
+MORE_WORK = 1.5  # times the share of images that was asked for
+# Whether uncertainty can choose what the expert reads on a set, from no to yes.
+Kind = Literal[
+    "one class", "inverted", "never", "blind", "no referral", "more work", "nothing missed", "worse", "reader", "beaten", "unclear", "same", "yes"
+]  # fmt: skip
+SIGNED, EFFECT = NumberFormat(2, signed=True), NumberFormat(2)
+SIGNED_TENTHS = NumberFormat(1, signed=True)
+BOTH = ("sensitivity", "specificity")
+READINGS = {
+    "retained_only": "Images that nobody reads",
+    "screen_positive": "Images to be read count as positive",
+    "expert": "Read by an expert who never errs",
+    "reader": "Read by the stated reader",
+}
+HEIGHT = 300
+MODEL, READER = Mark(0, 0), Mark(1, 1)
+MISSED = 10  # Missed images that are listed; the rest are in the JSON and on the page.
+TITLE = "Can this model's uncertainty choose what the expert reads?"
+FIRST_MISSED, MOST_MISSED = 15, 1000
 
 
-@dataclass(frozen=True)
-class Item(Document):
-    """An item: its numbers in the guidelines ("" where a guideline has none), its topic, and the answer."""
-
-    stard: str
-    tripod: str
-    claim: str
-    topic: str
-    answer: str
-
-    @property
-    def numbers(self) -> str:
-        known = {"STARD": self.stard, "TRIPOD+AI": self.tripod, "CLAIM": self.claim}
-        return "; ".join(f"{name} {number}" for name, number in known.items() if number)
-
-
-def checklist(report: ScreeningReport) -> list[Item]:
-    """Return the items, answered where the file answers them."""
+def checklist(report: ScreeningReport) -> list[dict[str, str]]:
+    """Return the items: their numbers in the guidelines ("" where a guideline has none), topic, and the answer."""
     one = next(iter(report.sets.values()))
     known = report.threshold
     cut = f"{known.comparison}; " + (
@@ -89,7 +91,7 @@ def checklist(report: ScreeningReport) -> list[Item]:
     subgroups = f"by {', '.join(groups)}, with simultaneous intervals" if groups else "no further columns in the file"
     severity = "no grades in the file"
     if one.missed.severe is not None:
-        severity = f"{one.missed.severe_total} of {table.tp + table.fn} referable images have grade 3 or 4"
+        severity = f"{one.missed.severe_images} of {table.tp + table.fn} referable images have grade 3 or 4"
     gradable = "counted as positive and left out" if one.ungradable else "no ungradable images in the file"
     external = "a shifted set is reported beside the in-domain one" if "shifted" in report.sets else AUTHORS
     rate = report.referral
@@ -115,20 +117,16 @@ def checklist(report: ScreeningReport) -> list[Item]:
         ("26", "26", "38", "Limitations", AUTHORS),
         ("28, 29", "18c, 18d", "40, 41", "Registration and protocol", AUTHORS),
     ]  # fmt: skip
-    return [Item(*row) for row in rows]
+    return [dict(zip((*GUIDELINES, "topic", "answer"), row, strict=True)) for row in rows]
 
 
-def checklist_table(items: list[Item]) -> Table:
+def checklist_table(items: Sequence[Mapping[str, str]]) -> Table:
     columns = [Column("Answer", text=True), Column("Numbers of the item", text=True)]
-    rows = [Row(item.topic, [Cell(item.answer), Cell(item.numbers)], control=item.answer == AUTHORS) for item in items]
+    rows = []
+    for item in items:
+        numbers = "; ".join(f"{name} {item[key]}" for key, name in GUIDELINES.items() if item[key])
+        rows.append(Row(item["topic"], [Cell(item["answer"]), Cell(numbers)], control=item["answer"] == AUTHORS))
     return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
-
-
-MORE_WORK = 1.5  # times the share of images that was asked for
-# Whether uncertainty can choose what the expert reads on a set, from no to yes.
-Kind = Literal[
-    "one class", "inverted", "never", "blind", "no referral", "more work", "nothing missed", "worse", "reader", "beaten", "unclear", "same", "yes"
-]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -149,18 +147,15 @@ class SetAnswer:
 
     @property
     def missed_alone(self) -> int:
-        """Referable images that the model alone misses."""
         return self.one.images.table.fn
 
     @property
     def caught(self) -> int:
-        """Of the images that the model alone misses, the number that is referred."""
         return self.missed_alone - len(self.one.missed.images)
 
     @property
     def severe(self) -> int | None:
-        """Number of images of grade 3 and 4; None without grades."""
-        return None if self.one.missed.severe is None else self.one.missed.severe_total
+        return self.one.missed.severe_images
 
     @property
     def missed(self) -> Interval:
@@ -170,7 +165,6 @@ class SetAnswer:
 
     @property
     def ungradable_hours(self) -> float:
-        """Hours that the expert needs for the images of 1,000 patients that cannot be graded."""
         found, work = self.one.ungradable, self.one.workload
         if found is None:
             return 0.0
@@ -179,7 +173,6 @@ class SetAnswer:
 
     @property
     def failing(self) -> list[tuple[Subgroup, str]]:
-        """Groups with a rate (sensitivity, specificity or AUROC) that is shown to be below that of the other images."""
         groups = self.one.subgroups
         return [(group, rate) for rate in RATES for group in groups.failing(rate)] if groups else []
 
@@ -194,24 +187,20 @@ class SetAnswer:
 
     @property
     def worst(self) -> Subgroup | None:
-        """The group of the lowest sensitivity that is not too small."""
         return self.one.subgroups.worst("sensitivity") if self.one.subgroups else None
 
     @property
     def small(self) -> int:
-        """Number of groups of whose sensitivity nothing can be said."""
         groups = self.one.subgroups.groups if self.one.subgroups else ()
         return sum(bool(group.rates["sensitivity"].too_small) for group in groups)
 
     @property
     def new_sites(self) -> list[Between]:
-        """What the columns of sites say of the sensitivity and the specificity of a new one."""
         found = self.one.subgroups.between if self.one.subgroups else ()
         return [one for one in found if one.new_site is not None and one.rate in ("sensitivity", "specificity")]
 
     @property
     def useful(self) -> tuple[float, float] | None:
-        """Ends of the longest run of threshold probabilities at which the model beats treating all and treating none."""
         curve = self.one.decision_curve
         if curve.low is None or curve.over_all_low is None:
             return None
@@ -224,7 +213,6 @@ class SetAnswer:
 
     @staticmethod
     def per_thousand(one: Interval) -> Markup:
-        """Write a difference per 1,000 images with its interval."""
         return Quantity(1000 * one.value, 1000 * one.low, 1000 * one.high).whole_html(SIGNED_TENTHS)
 
     @staticmethod
@@ -241,12 +229,7 @@ class SetAnswer:
 
 
 def answer_sets(report: ScreeningReport) -> list[SetAnswer]:
-    """Return the answer of every set, the in-domain one first."""
     return [SetAnswer(name, _kind(one, report), one) for name, one in report.sets.items()]
-
-
-def stated_goal(judged: JudgedTable) -> GoalVerdict:
-    return next(one for one in judged.verdicts if one.goal == "stated")
 
 
 def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
@@ -277,27 +260,15 @@ def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
     return "beaten" if gain.high < 0 else "yes" if gain.low > 0 else "unclear"
 
 
-SIGNED, EFFECT = NumberFormat(2, signed=True), NumberFormat(2)
-SIGNED_TENTHS = NumberFormat(1, signed=True)
-BOTH = ("sensitivity", "specificity")
-READINGS = {
-    "retained_only": "Images that nobody reads",
-    "screen_positive": "Images to be read count as positive",
-    "expert": "Read by an expert who never errs",
-    "reader": "Read by the stated reader",
-}
-
-
 def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
-    """Return sensitivity and specificity of the model alone and under the four readings, per image and per patient."""
     one = answer.one
     columns = [Column("Sensitivity"), Column("Specificity"), Column("Goal", text=True)]
     rows = []
     if one.patients is not None and one.patient_readings is not None:
-        cells = [*_rates(one.patients.sensitivity, one.patients.specificity), _goal(one.patients, report)]
+        cells = [*_rates(one.patients.rates), _goal(one.patients, report)]
         rows.append(Row("Model alone, per patient (any eye)", cells))
         rows += _readings("per patient", one.patient_readings, report, None)
-    cells = [*_rates(one.images.sensitivity, one.images.specificity), _goal(one.images, report)]
+    cells = [*_rates(one.images.rates), _goal(one.images, report)]
     rows.append(Row("Model alone, per image", cells, rule=bool(rows)))
     rows += _readings("per image", one.readings, report, one.pathway)
     sensitivity, specificity = report.stated.goal
@@ -309,8 +280,8 @@ def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
     return Table.of(caption, columns, rows, row_header="Reading", note=note)
 
 
-def _rates(sensitivity: Interval, specificity: Interval) -> list[Cell]:
-    return [Cell.of(sensitivity, TWO_DIGITS), Cell.of(specificity, TWO_DIGITS)]
+def _rates(found: Mapping[str, Interval]) -> list[Cell]:
+    return [Cell.of(found[name], TWO_DIGITS) for name in BOTH]
 
 
 def _readings(
@@ -319,20 +290,19 @@ def _readings(
     rows = []
     for name, rates in readings.items():
         goal = _goal(pathway, report) if name == "screen_positive" and pathway is not None else Cell()
-        cells = [*_rates(rates["sensitivity"], rates["specificity"]), goal]
-        rows.append(Row(f"{READINGS[name]}, {unit}", cells))
+        rows.append(Row(f"{READINGS[name]}, {unit}", [*_rates(rates), goal]))
     return rows
 
 
 def _goal(judged: JudgedTable, report: ScreeningReport) -> Cell:
-    verdict = stated_goal(judged)
-    if isnan(verdict.sensitivity[0]) or isnan(verdict.specificity[0]):
+    found = judged.goals["stated"]
+    if any(map(isnan, found["estimate"])):
         return Cell("not known")
     if report.threshold.same_images:
         return Cell("not judged: threshold chosen here")
-    if verdict.bound_met:
+    if found["bound_met"]:
         return Cell("met, with bounds", emphasis="good")
-    return Cell("estimates only") if verdict.estimate_met else Cell("not met", emphasis="bad")
+    return Cell("estimates only") if found["estimate_met"] else Cell("not met", emphasis="bad")
 
 
 def missed_table(answer: SetAnswer, images: Sequence[MissedImage]) -> Table:
@@ -353,7 +323,6 @@ def missed_table(answer: SetAnswer, images: Sequence[MissedImage]) -> Table:
 
 
 def predictive_table(answer: SetAnswer) -> Table:
-    """Return PPV and NPV at the stated prevalences."""
     heads = {
         "ppv": "PPV, model alone", "npv": "NPV, model alone", "ppv_with_reader": "PPV, with reader",
         "npv_with_reader": "NPV, with reader",
@@ -397,7 +366,6 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
 
 
 def between_table(answer: SetAnswer) -> Table | None:
-    """Return the largest gap of every rate between the groups of each column; None without groups."""
     rows = []
     for one in answer.one.subgroups.between if answer.one.subgroups else ():
         new = Cell() if one.new_site is None else Cell.of(one.new_site.new_site, TWO_DIGITS)
@@ -423,7 +391,6 @@ def between_table(answer: SetAnswer) -> Table | None:
 
 
 def readers_table(answer: SetAnswer) -> Table | None:
-    """Return the rates of every reader beside those of the model alone; None without two readers."""
     found = answer.one.readers
     if not found:
         return None
@@ -444,7 +411,6 @@ def readers_table(answer: SetAnswer) -> Table | None:
 
 
 def group_cell(rate: GroupRate) -> Cell:
-    """Return a rate of a group, marked where it is shown to be below that of the other images."""
     alone = rate.alone
     if rate.too_small:
         count, few, _ = rate.too_small.partition(" with a ")
@@ -463,8 +429,8 @@ def ungradable_table(answer: SetAnswer) -> Table | None:
         return None
     columns = [Column("Sensitivity"), Column("Specificity")]
     rows = [
-        Row("Ungradable images left out", _rates(*ungradable.excluded)),
-        Row("Ungradable images count as positive", _rates(*ungradable.as_referred)),
+        Row("Ungradable images left out", _rates(ungradable.excluded)),
+        Row("Ungradable images count as positive", _rates(ungradable.as_referred)),
     ]
     form = PERCENT.fitted(0.05)
     note = (
@@ -475,7 +441,6 @@ def ungradable_table(answer: SetAnswer) -> Table | None:
 
 
 def counts_table(sets: Sequence[SetAnswer]) -> Table:
-    """Return the number of images, patients and cases of every set."""
     rows = []
     for answer in sets:
         one = answer.one
@@ -492,19 +457,14 @@ def counts_table(sets: Sequence[SetAnswer]) -> Table:
     return Table.of("Test images", [Column(head) for head in heads], rows, row_header="Set")
 
 
-HEIGHT = 300
-MODEL, READER = Mark(0, 0), Mark(1, 1)
-
-
 def missed_panel(one: SetScreening) -> Figure:
-    """Draw the share of referable images that is missed against the share of images that is referred."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    referred, missed = one.missed.curve
+    referred, missed = one.missed.curve["referred"], one.missed.curve["missed"]
     axes.plot([0, 1], [missed[0], 0], color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)))
     axes.plot(referred, missed, color=BAD, zorder=3)
     rate, share = one.read_here, one.missed.referable
     if one.referred and np.isfinite(share.low):
-        error = np.array([[share.value - share.low], [share.high - share.value]])
+        error = [[share.value - share.low], [share.high - share.value]]
         axes.errorbar([rate], [share.value], yerr=error, color=INK, marker="o", markersize=6, linewidth=1.2, zorder=4)
     top = float(np.nanmax([missed[0], share.high if np.isfinite(share.high) else 0, 0.02]))
     axes.set(xlim=(0, 1), ylim=(0, 1.08 * top), xlabel="read by the expert", ylabel="referable images missed")
@@ -517,7 +477,6 @@ def missed_panel(one: SetScreening) -> Figure:
 
 
 def decision_panel(one: SetScreening) -> Figure:
-    """Draw the net benefit of the model, of the model with a reader, of treating all and of treating none."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     curve, reader = one.decision_curve, one.with_reader
     axes.plot(curve.threshold, curve.treat_all, color=MUTED, linewidth=1.0, linestyle=(0, (5, 2)))
@@ -538,7 +497,6 @@ def decision_panel(one: SetScreening) -> Figure:
 
 
 def calibration_panel(summary: CalibrationSummary, smooth: SmoothCalibration | None) -> Figure:
-    """Draw the observed share of referable images against the predicted one: a smooth curve, and groups of equally many images."""
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
     if smooth is not None:
@@ -555,11 +513,7 @@ def calibration_panel(summary: CalibrationSummary, smooth: SmoothCalibration | N
     return figure
 
 
-MISSED = 10  # Missed images that are listed; the rest are in the JSON and on the page.
-
-
 def clinic_summary(report: ScreeningReport) -> Group:
-    """Return the answer, missed disease, rates, subgroups and predictive values of every set."""
     answers, say = answer_sets(report), macros("say.html.j2", package="retinabench.reports")
     lines = [Text(_plain(say.answer(one, report, len(answers) > 1)), "bold") for one in answers]
     return Group(*lines, Text(""), *(part for one in answers for part in _set_summary(one, report)))
@@ -609,7 +563,6 @@ def _plain(text: Markup) -> str:
 
 
 def plan_table(plan: StudyPlan) -> Group:
-    """Return the patients that each question needs, the most demanding first."""
     columns = [Column("patients"), Column("images"), Column("referable\nimages"), Column("design\neffect")]
     rows = []
     for name, one in sorted(plan.requirements.items(), key=lambda item: -item[1].patients):
@@ -625,8 +578,6 @@ def plan_table(plan: StudyPlan) -> Group:
     return to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
 
 
-TITLE = "Can this model's uncertainty choose what the expert reads?"
-FIRST_MISSED, MOST_MISSED = 15, 1000
 CONTENTS = (
     ("verdict", "Answer"), ("explore", "Other thresholds"), ("missed", "Missed disease"), ("rates", "Sensitivity and specificity"),
     ("groups", "Subgroups"), ("work", "Cost"), ("risk", "Calibration and net benefit"), ("grades", "Grades"), ("data", "Data"),
@@ -661,7 +612,6 @@ def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
 
 
 def write_clinic(report: ScreeningReport, out: Path, grid: PolicyGrid | None = None) -> Path:
-    """Write `index.html` and `clinic.json` into a folder."""
     page = render(report, grid)
     write_json(out / "clinic.json", clinic_json(report))
     if grid is not None:
@@ -671,11 +621,10 @@ def write_clinic(report: ScreeningReport, out: Path, grid: PolicyGrid | None = N
 
 
 def clinic_json(report: ScreeningReport) -> dict[str, object]:
-    """Return what `retinabench clinic --json` writes: the report, the answer of every set and the checklist."""
     return {
         **report.to_dict(),
         "answers": {answer.name: answer.kind for answer in answer_sets(report)},
-        "checklist": [item.to_dict() for item in checklist(report)],
+        "checklist": checklist(report),
     }
 
 

@@ -13,7 +13,6 @@ from retinabench.reports.toolkit.figures import WIDTH, Line, Mark, Panel, canvas
 
 
 def curve_figure(lines: Mapping[str, tuple[Mark, GradeScores]]) -> Figure:
-    """Draw the error in grades of the retained images against the share referred."""
     figure, [[axes]] = canvas(WIDTH, 300)
     draw_lines(axes, [Line(mark, *one.curve.values()) for mark, one in lines.values()])
     axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel="error in grades of the retained")

@@ -16,7 +16,6 @@ Seeds = Sequence[GradeScores]
 
 
 def scores_table(caption: str, found: Mapping[str, Seeds]) -> Table:
-    """Return the scores (rows) of methods or sets (columns), each the mean over its seeds."""
     rows = [
         Row(spec.heading, [Cell(pooled([one.scores[name] for one in seeds])) for seeds in found.values()])
         for name, spec in GRADE_SCORES.items()
@@ -33,7 +32,6 @@ def scores_table(caption: str, found: Mapping[str, Seeds]) -> Table:
 
 
 def confusion_table(label: str, one: GradeScores) -> Table:
-    """Return which share of the images of a true grade (rows) is called each grade (columns)."""
     rows = []
     for true, (counts, shares) in enumerate(zip(one.confusion.tolist(), one.shares, strict=True)):
         cells = [
@@ -50,7 +48,6 @@ def confusion_table(label: str, one: GradeScores) -> Table:
 
 
 def sets_table(label: str, one: GradeScores, *, subgroups: bool = True) -> Table | None:
-    """Return coverage and size of the sets of grades; None where no validation images chose any."""
     if not one.sets:
         return None
     first, rows = next(iter(one.sets.values())), []

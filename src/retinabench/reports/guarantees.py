@@ -78,7 +78,6 @@ def parts_of(found: Rule | Within) -> list[Part]:
 
 
 def headline(found: Rule | Within) -> str:
-    """Return what the result says first: whether there is a rule, and whether it holds."""
     if not isinstance(found, Within):
         lines = parts_of(found)[0].lines
         return next((line for line in lines if not line.startswith(ALONE)), lines[0])
@@ -94,7 +93,6 @@ def headline(found: Rule | Within) -> str:
 
 
 def summary(found: Rule | Within) -> Group:
-    """Return what the command prints: the first line, then every rule with what it does to the sets."""
     shown: list[RenderableType] = [Text(headline(found), style="bold")] if isinstance(found, Within) else []
     for part in parts_of(found):
         shown += [Text(f"\n{part.name}", style="bold")] if part.name else []
@@ -139,14 +137,12 @@ def _differs(one: Realised) -> Cell:
 
 
 def broken_lines(result: FrozenOnSets) -> list[str]:
-    """Return the line that names the sets whose labels refute the certificate, or goals without one."""
     refuted, what = (result.broken, "the certificate") if result.broken else (result.unmet, "a goal")
     sets = " and ".join(LABELS[name] for name in refuted)
     return [f"Broken: the labels of {sets} refute {what}."] if refuted else []
 
 
 def failing_lines(result: FrozenOnSets) -> list[str]:
-    """Return the line that names the groups which miss a goal."""
     found = [
         f"“{one.name}” of the {LABELS[name].lower()} images ({one.goal}: {THREE_DIGITS(one.value.value)} "
         f"[{THREE_DIGITS(one.value.low)}, {THREE_DIGITS(one.value.high)}])"
@@ -161,7 +157,6 @@ def failing_lines(result: FrozenOnSets) -> list[str]:
 
 
 def needed_lines(certificate: Certificate | None) -> list[str]:
-    """Return the line that says how many patients a refused certificate would need, where that is known."""
     if certificate is None or certificate.needed is None:
         return []
     needed, there = certificate.needed, certificate.patients
@@ -171,7 +166,6 @@ def needed_lines(certificate: Certificate | None) -> list[str]:
 
 
 def goals_line(goals: Sequence[Goal], per: Per, delta: float | None, *, claimed: bool, each: str = "") -> str:
-    """Return the line with the goals and, if they were to be certified, with the confidence."""
     sure = ""
     if delta is not None:
         sure = f"; with confidence {1 - delta:.6g} over the draw of the validation patients{each}"
@@ -242,7 +236,6 @@ def _zone_verdict(result: Triage) -> list[str]:
 
 
 def _ends(ends: Mapping[str, float | None]) -> str:
-    """The zones that are not empty: `negative where P(referable) <= 0.03, positive where P(referable) >= 0.9`."""
     shown = [f"{side} where P(referable) {SIGNS[side]} {end:.4g}" for side, end in ends.items() if end is not None]
     return ", ".join(shown)
 
@@ -290,7 +283,6 @@ def assumptions(rule: Rule) -> list[str]:
 
 
 def _rows(parts: Sequence[Part]) -> dict[str, list[IntervalRow]]:
-    """What each goal's target is on every set, the test sets first, by the goal."""
     return {
         f"{part.name}: {goal.text}" if part.name else goal.text: [
             IntervalRow(LABELS[name], one.value, one.low, one.high, goal.value)
@@ -325,7 +317,6 @@ def _page(found: Rule | Within, parts: Sequence[Part], facts: Sequence[Fact]) ->
 
 
 def _signed_page(found: Rule | Within, parts: Sequence[Part], facts: Sequence[Fact]) -> Figure:
-    """Draw the certificate on one page of paper, with lines for the signatures."""
     figure, top = Figure(figsize=A4), [0.95]
 
     def say(text: str, size: float = 9, weight: str = "normal", space: float = 0.4) -> None:

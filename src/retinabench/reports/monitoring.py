@@ -47,7 +47,6 @@ CONTENTS = [("verdict", "Verdict"), ("evidence", "Evidence"), ("time", "Over tim
 
 
 def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Figure:
-    """Draw evidence against a hypothesis day by day, on a logarithmic axis, with the line at which the alarm rings."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     least, largest = 1.0, needed
     for one, path in paths:
@@ -73,7 +72,6 @@ def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Fig
 def window_panel(
     start: NDArray[np.datetime64], values: Sequence[Interval], label: str, goal: float | None = None
 ) -> Figure:
-    """Draw a value per window of time, which begins at `start` (W,), with its interval."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     numbers = np.array([[one.value, one.low, one.high] for one in values], np.float64)
     known = np.isfinite(numbers[:, 0])
@@ -98,14 +96,12 @@ def _dated(axes: Axes) -> None:
 
 
 def monitor_tables(result: Monitoring) -> Group:
-    """Return the headline, the tables and what they mean, for the terminal."""
     tables = [evidence_table(result), windows_table(result, LATEST)]
     lines = "\n".join(f"{one.lead} {one.text}" for one in findings(result))
     return Group(Text(headline(result), style="bold"), *map(to_terminal, tables), Text(lines))
 
 
 def evidence_table(result: Monitoring) -> Table:
-    """Return one row per certified target, for all of them together, and for drift."""
     now = result.latest
     rows = [
         _evidence_row(one.name, one, Cell.of(now[one.name][1]) if one.name in now else UNDEFINED)
@@ -133,7 +129,6 @@ def _evidence_row(name: str, one: Evidence, value: Cell) -> Row:
 
 
 def windows_table(result: Monitoring, most: int | None = None) -> Table:
-    """Return one row per window of time, of the latest `most`; all of them have the calibration in the large, too."""
     names = [str(goal) for goal in result.certified.goals]
     always = not any(goal.target == "sensitivity" for goal in result.certified.goals)
     heads = ["images", "labelled", "read by\nexpert", *(goal_text(name).replace(" ", "\n", 1) for name in names)]
@@ -152,7 +147,6 @@ def windows_table(result: Monitoring, most: int | None = None) -> Table:
 
 
 def goal_text(goal: object) -> str:
-    """Return a goal as a reader sees it: `error of the retained ≤ 0.05`."""
     target, *bound = str(goal).split()
     heading = TARGETS[target].heading if target in TARGETS else target
     return " ".join([heading, *bound]).replace("<=", "≤").replace(">=", "≥")
@@ -194,7 +188,6 @@ def _missed(result: Monitoring, name: str) -> str:
 
 
 def write_page(result: Monitoring, out: Path) -> Path:
-    """Write `index.html` into a folder and return its path."""
     path = out / "index.html"
     write_bytes(path, page(result).encode())
     return path
@@ -202,7 +195,6 @@ def write_page(result: Monitoring, out: Path) -> Path:
 
 @drawing()
 def page(result: Monitoring) -> str:
-    """Return the page as HTML: no script, nothing from the network, every text escaped."""
     goals = [LegendEntry(goal_text(one.name), mark(k + 1)) for k, one in enumerate(result.risks)]
     context = {
         "title": _say("short", result),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from rich.text import Text
 from retinabench.core.errors import InputError
 from retinabench.core.files import check, sha256
 from retinabench.core.results import Document, JsonObject
-from retinabench.metrics.actions import FrozenRule, read_rule
+from retinabench.metrics.actions import read_rule
 from retinabench.reports.actions import LOG, judged, read_log
 from retinabench.reports.guarantees import SHEET
 from retinabench.reports.monitoring import goal_text
@@ -44,7 +44,6 @@ class CertificateStatus(Document):
 
 
 def status_of(folder: Path) -> list[CertificateStatus]:
-    """Return the certificates below a folder, the oldest file first."""
     found = {path: content for path in sorted(folder.rglob("*.json")) if (content := _read(path)) is not None}
     logs = [(path.parent, read_log(path.parent)) for path in sorted(folder.rglob(LOG))]
     watched = [
@@ -82,7 +81,11 @@ def _status(
     except InputError as error:
         return CertificateStatus(name, False, f"refused or damaged: {error.problem}", (), 0, 0, "", "", "", sheet, "")
     lines = [(out, line) for out, log in logs for line in log if line["certificate"] == digest]
-    alarms = list(_drifts(rule, lines))
+    alarms = [
+        alarm
+        for out in dict.fromkeys(out for out, _ in lines)
+        if (alarm := judged([line for place, line in lines if place == out], rule, out).alarm) is not None
+    ]
     newest = max(
         (one for one in watched if one[1].get("certificate") == digest),
         key=lambda one: one[0].stat().st_mtime,
@@ -110,15 +113,7 @@ def _status(
     )  # fmt: skip
 
 
-def _drifts(rule: FrozenRule, lines: list[tuple[Path, JsonObject]]) -> Iterator[str]:
-    for out in dict.fromkeys(out for out, _ in lines):
-        alarm = judged([line for place, line in lines if place == out], rule, out).alarm
-        if alarm is not None:
-            yield alarm
-
-
 def status_lines(found: list[CertificateStatus]) -> list[Text]:
-    """Return what the command prints: a line with the state of each certificate, then what is known of it."""
     lines = []
     for one in found:
         lines.append(Text(f"{one.file}: {one.state}.", style="bold"))

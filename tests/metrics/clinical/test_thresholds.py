@@ -64,20 +64,19 @@ def test_points_are_those_of_scikit_learn():
 def test_goals_distinguish_estimate_and_bound():
     label = np.repeat([1, 0], [198, 621])
     positive = np.concatenate([np.arange(198) < 173, np.arange(621) < 65])
-    table, verdicts = judge_goals(label, positive)
-    assert table == TwoByTwo(173, 65, 25, 556)
-    for verdict in verdicts:  # the trial that led to the approval: by the estimate, not by the bound
-        assert verdict.estimate_met
-        assert not verdict.bound_met
-        assert verdict.sensitivity == pytest.approx((0.8737374, 0.8192757), abs=1e-7)
-        assert verdict.specificity == pytest.approx((0.8953301, 0.8685385), abs=1e-7)
-    _, verdicts = judge_goals(label, positive, goals={"mine": ClinicalGoal(0.8, 0.8, "")})
-    assert verdicts[0].bound_met
-    _, clustered = judge_goals(np.repeat(label, 2), np.repeat(positive, 2), np.repeat(np.arange(819), 2))
-    _, naive = judge_goals(np.repeat(label, 2), np.repeat(positive, 2))
-    assert clustered[0].sensitivity[1] < naive[0].sensitivity[1]
-    assert clustered[0].sensitivity[1] == pytest.approx(0.8192757, abs=2e-3)
-    assert not judge_goals([1, 1], [1, 1])[1][0].estimate_met  # no negative: nothing is shown
+    assert two_by_two(label, positive) == TwoByTwo(173, 65, 25, 556)
+    for one in judge_goals(
+        label, positive
+    ).values():  # the trial that led to the approval: by the estimate, not by the bound
+        assert (one["estimate_met"], one["bound_met"]) == (True, False)
+        assert one["estimate"] == pytest.approx((0.8737374, 0.8953301), abs=1e-7)
+        assert one["bound"] == pytest.approx((0.8192757, 0.8685385), abs=1e-7)
+    assert judge_goals(label, positive, goals={"mine": ClinicalGoal(0.8, 0.8, "")})["mine"]["bound_met"]
+    twice = np.repeat(label, 2), np.repeat(positive, 2)
+    clustered, naive = (judge_goals(*twice, *ids)["nhs"]["bound"][0] for ids in ([np.repeat(np.arange(819), 2)], []))
+    assert clustered < naive
+    assert clustered == pytest.approx(0.8192757, abs=2e-3)
+    assert not judge_goals([1, 1], [1, 1])["nhs"]["estimate_met"]  # no negative: nothing is shown
 
 
 def drawn(seed=0, n=400, prevalence=0.2):

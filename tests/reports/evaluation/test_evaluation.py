@@ -16,14 +16,13 @@ from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import difference_method
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
-from retinabench.metrics.registry import SCORES, ScoreValue
+from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation
 from retinabench.reports.evaluation.evaluation import (
     AllCurves,
     EvaluationSettings,
-    MethodPredictions,
     SetPredictions,
     evaluate_methods,
     observed,
@@ -85,14 +84,12 @@ def test_oracle_referral_refers_every_error_first_at_any_threshold():
 
 def test_a_method_is_never_better_than_itself():
     found = predictions("MC dropout", 0, population(200, 100))
-    evaluation = evaluate_methods(
-        [MethodPredictions.of("a", found), MethodPredictions.of("b", found)], EvaluationSettings(bootstrap=20)
-    )
+    evaluation = evaluate_methods({"a": found, "b": found}, EvaluationSettings(bootstrap=20))
     gap = evaluation.difference(0, 1, "joint", "auroc")
     assert (gap.value, gap.sign()) == (0.0, 0)
     assert np.isnan([gap.low, gap.high]).all()
     assert evaluation.best("joint", "auroc") is None
-    order = verdict(evaluation).order
+    order = verdict(evaluation)["order"]
     assert order is not None
     assert (order["ahead"], order["level"]) == ([], ["b"])
 
@@ -102,9 +99,7 @@ def test_a_clearly_better_method_is_bold():
     good = predictions("MC dropout", 0, people)
     noise = np.random.default_rng(0).uniform(size=len(good))
     poor = type(good)(good.image_id, good.label, noise, patient_id=good.patient_id, domain=good.domain)
-    evaluation = evaluate_methods(
-        [MethodPredictions.of("poor", poor), MethodPredictions.of("good", good)], EvaluationSettings(bootstrap=40)
-    )
+    evaluation = evaluate_methods({"poor": poor, "good": good}, EvaluationSettings(bootstrap=40))
     assert evaluation.best("joint", "auroc") == 1
     assert evaluation.best("joint", "nll") == 1
     assert evaluation.leader == 1
@@ -113,11 +108,9 @@ def test_a_clearly_better_method_is_bold():
 def test_methods_on_other_images_are_not_ranked():
     whole = predictions("MC dropout", 0, population(200, 100))
     part = predictions("MAP", 0, population(200, 100)).take(np.arange(250))
-    evaluation = evaluate_methods(
-        [MethodPredictions.of("whole", whole), MethodPredictions.of("part", part)], EvaluationSettings(bootstrap=20)
-    )
+    evaluation = evaluate_methods({"whole": whole, "part": part}, EvaluationSettings(bootstrap=20))
     assert not evaluation.same_images
-    assert verdict(evaluation).order is None
+    assert verdict(evaluation)["order"] is None
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
@@ -127,7 +120,7 @@ def test_a_stated_difference_is_that_of_compare(seeds):
     a = [predictions("MC dropout", seed, people) for seed in range(seeds)]
     b = [predictions("MAP", seed, people) for seed in range(seeds)]
     b = [one.take(np.random.default_rng(0).permutation(len(one))) for one in b]
-    methods = [MethodPredictions.of("a", a), MethodPredictions.of("b", b)]
+    methods = {"a": a, "b": b}
     found = evaluate_methods(methods, EvaluationSettings(bootstrap=60, seed=3))
     names = ["accuracy_at_50", "nll", "auroc", "accuracy"]
     compared = compare(a, b, bootstrap=60, seed=3, scores=names).sets["joint"].scores
@@ -163,9 +156,7 @@ def weightings(case, rows=4):
 
 def test_what_is_resampled_beside_the_scores_is_what_it_is_alone(joint):
     people = population(60, 40)
-    found = evaluate_methods(
-        [MethodPredictions.of("MC dropout", predictions("MC dropout", 0, people))], EvaluationSettings(bootstrap=5)
-    )
+    found = evaluate_methods({"MC dropout": predictions("MC dropout", 0, people)}, EvaluationSettings(bootstrap=5))
     _, replicates = found.replicates[0, "joint"]
     codes, patients = cluster_codes(joint.cluster)
     for number in range(5):
@@ -175,8 +166,8 @@ def test_what_is_resampled_beside_the_scores_is_what_it_is_alone(joint):
 
 
 def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):
-    changes, weight = evaluation._Changes(joint), weightings(joint)
-    found = changes(weight)
+    weight = weightings(joint)
+    found = evaluation.changes(joint)(weight)
     for row, one in zip(found, weight, strict=True):
         parts = [np.flatnonzero((joint.domain == name) & (one > 0)) for name in ("in_domain", "shifted")]
         near, far = (roc_auc_score(joint.label[r], joint.prob[r], sample_weight=one[r]) for r in parts)
@@ -185,20 +176,13 @@ def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):
         assert row[1] == pytest.approx(far - near, abs=1e-12)
 
 
-def test_the_score_of_several_seeds_is_their_mean_with_its_standard_error():
-    values = [ScoreValue(v, v - 0.1, v + 0.2, 1) for v in (0.6, 0.8)]
-    found = evaluation._of_files(values, None)
-    assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.6, 0.9))
-    assert found.error == pytest.approx(0.1)  # 0.1414 / √2
-
-
 def test_of_many_methods_the_first_three_have_colours_and_the_others_are_grey():
     rng = np.random.default_rng(1)
     label = np.arange(80) % 3 == 0
-    methods = []
+    methods = {}
     for number in range(6):
         prob = 1 / (1 + np.exp(-(4 * label - 2 + (1 + number) * rng.normal(size=80))))
-        methods.append(MethodPredictions(f"m{number}", [rb.Predictions(np.arange(80), label, prob)]))
+        methods[f"m{number}"] = rb.Predictions(np.arange(80), label, prob)
     found = evaluate_methods(methods, EvaluationSettings(bootstrap=0))
     assert sorted(found.marks, key=lambda one: one.hue)[3:] == [OTHERS] * 3
     assert found.marks[found.leader].hue == 0

@@ -3,7 +3,7 @@
 import numpy as np
 
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, evaluate_methods
 from retinabench.reports.evaluation.examples import MOST_BYTES, SIDE, data_uri, groups
 
 
@@ -32,10 +32,14 @@ def test_missed_disease_comes_first_the_retained_and_most_severe_before_the_othe
     ids, grade, prob, uncertainty = zip(*rows, strict=True)
     label = (np.array(grade) >= 2).astype(int)
     predictions = Predictions(list(ids), label, prob, grade=grade, uncertainty=uncertainty)
-    found = evaluate_methods([MethodPredictions.of("m", predictions)], EvaluationSettings(bootstrap=0, referred=1 / 3))
+    found = evaluate_methods({"m": predictions}, EvaluationSettings(bootstrap=0, referred=1 / 3))
     shown = groups(found, None)
-    assert [group.kind for group in shown] == ["missed", "alarm", "uncertain", "right"]
-    assert [card.id.partition(",")[0] for card in shown[0].cards] == ["severe", "mild", "referred"]
-    assert [card.uncertainty.rpartition(" ")[2] for card in shown[0].cards] == ["retained", "retained", "referred"]
-    assert [card.id.partition(",")[0] for card in shown[1].cards] == ["alarm"]
-    assert [group.images for group in shown] == [3, 1, 6, 2]
+    assert [group["kind"] for group in shown] == ["missed", "alarm", "uncertain", "right"]
+    assert [card["id"].partition(",")[0] for card in shown[0]["cards"]] == ["severe", "mild", "referred"]
+    assert [card["uncertainty"].rpartition(" ")[2] for card in shown[0]["cards"]] == [
+        "retained",
+        "retained",
+        "referred",
+    ]
+    assert [card["id"].partition(",")[0] for card in shown[1]["cards"]] == ["alarm"]
+    assert [group["images"] for group in shown] == [3, 1, 6, 2]

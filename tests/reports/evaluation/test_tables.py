@@ -9,7 +9,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions, evaluate_methods
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, evaluate_methods
 from retinabench.reports.evaluation.tables import (
     files_table,
     patients_tables,
@@ -31,8 +31,7 @@ def image_table(right, total=400, **columns):
 @pytest.fixture(scope="module")
 def found():
     files = {"good": image_table(0.95), "poor": image_table(0.8)}
-    methods = [MethodPredictions.of(name, file) for name, file in files.items()]
-    return evaluate_methods(methods, EvaluationSettings(bootstrap=0, referred=0.2))
+    return evaluate_methods(files, EvaluationSettings(bootstrap=0, referred=0.2))
 
 
 def column(table, label):
@@ -69,7 +68,7 @@ def test_the_retained_are_those_that_are_left_at_the_share_referred(found):
 
 def test_sets_and_files_are_counted_and_named():
     file = image_table(0.9, 40, patient_id=np.arange(40) // 4, metadata={"method": "map", "seed": 3})
-    found = evaluate_methods([MethodPredictions.of("m", file)], EvaluationSettings(bootstrap=0))
+    found = evaluate_methods({"m": file}, EvaluationSettings(bootstrap=0))
     [row] = sets_table(found).blocks[0].rows
     assert [cell.content for cell in row.cells] == ["40", "10", "20 (50 %)"]
     table = files_table(found)
@@ -90,7 +89,7 @@ def test_patients_stand_beside_images():
     ]
 
     def tables(found):
-        return patients_tables(evaluate_methods([MethodPredictions.of("m", found)], EvaluationSettings(bootstrap=0)))
+        return patients_tables(evaluate_methods({"m": found}, EvaluationSettings(bootstrap=0)))
 
     [one] = tables(files[0])
     assert "per patient (any eye)" in one.caption

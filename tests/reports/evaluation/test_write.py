@@ -17,7 +17,7 @@ from retinabench.core.errors import InputError
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import write
-from retinabench.reports.evaluation.evaluation import EvaluationSettings, MethodPredictions
+from retinabench.reports.evaluation.evaluation import EvaluationSettings
 from retinabench.reports.evaluation.terminal import comparison_table, scores_table
 from retinabench.reports.evaluation.write import CONTENTS, write_report
 from retinabench.reports.toolkit.number_format import Quantity
@@ -236,7 +236,7 @@ def test_one_class_has_no_auroc_and_says_why(tmp_path):
 @pytest.mark.slow
 def test_twelve_methods(tmp_path):
     people = population(60, 40)
-    methods = [MethodPredictions.of(f"method {k}", predictions("MC dropout", k, people)) for k in range(12)]
+    methods = {f"method {k}": predictions("MC dropout", k, people) for k in range(12)}
     html = report(tmp_path, methods, bootstrap=3).html
     assert "9 more" in html  # histograms beyond the third are folded
     assert "to keep the figure readable" in html
@@ -245,8 +245,8 @@ def test_twelve_methods(tmp_path):
 @pytest.mark.parametrize(
     ("methods", "says"),
     [
-        ([], "nothing to report"),
-        ([MethodPredictions.of("a", predictions("MAP", 0, population(8, 4)))] * 2, "two methods are named 'a'"),
+        ({}, "nothing to report"),
+        ({"a": []}, "method .a. has no predictions"),
         ({"a": Predictions(["x"], [1], [0.4], split=["validation"])}, "test"),
     ],
 )

@@ -36,10 +36,10 @@ def test_failures_are_wrong_and_missed_disease_comes_first() -> None:
     found = failures(predictions, "in_domain", shown=True)
     row = {name: k for k, name in enumerate(predictions.image_id.tolist())}
     for one in found:
-        k = row[one.image_id]
+        k = row[one["image_id"]]
         assert (predictions.prob[k] > 0.5) != predictions.label[k]
-    assert [one.truth.startswith("Referable") for one in found] == [True] * EACH + [False] * EACH
-    sure = [abs(predictions.prob[row[one.image_id]] - 0.5) for one in found[:EACH]]
+    assert [one["truth"].startswith("Referable") for one in found] == [True] * EACH + [False] * EACH
+    sure = [abs(predictions.prob[row[one["image_id"]]] - 0.5) for one in found[:EACH]]
     assert sure == sorted(sure, reverse=True)
     assert not failures(predictions.take(np.flatnonzero(predictions.domain == "shifted")), "in_domain", shown=True)
 

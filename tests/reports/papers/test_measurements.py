@@ -77,7 +77,7 @@ def test_roc_curves_are_averaged_over_runs(tmp_path):
     (study,) = gathered(tmp_path, runs).results
     parts = [one.select(domain="shifted") for one in runs]
     mean = np.mean([sensitivity_on_chords(roc_curve(p.label, p.prob), RATES["corrected"]) for p in parts], axis=0)
-    drawn = np.mean([r.curves.roc["shifted", 1.0] for r in study.methods[0].runs], axis=0)
+    drawn = np.mean([r.roc["shifted", 1.0] for r in study.methods[0].runs], axis=0)
     np.testing.assert_allclose(drawn, mean, atol=1e-12)
 
 
@@ -86,7 +86,7 @@ def test_referral_curves_are_read_on_a_grid_and_end_where_few_remain(tmp_path):
     (study,) = gathered(tmp_path, [one]).results
     part = one.select(domain="in_domain")
     whole = referral_curve(part.label, part.prob, referral_uncertainty(part)[0], "accuracy")
-    drawn = study.methods[0].runs[0].curves.referral["in_domain", "accuracy"]
+    drawn = study.methods[0].runs[0].referral["in_domain", "accuracy"]
     assert drawn[50] == pytest.approx(whole.at(0.5), abs=1e-12)
     kept = 240 * (1 - GRID)
     assert np.isnan(drawn[kept < 11.9]).all()  # fewer than a twentieth, 12
@@ -99,7 +99,7 @@ def test_the_class_balanced_set_has_the_grades_of_eyepacs(tmp_path):
     part = one.select(domain="shifted")
     curve = roc_curve(part.label, part.prob, grade_weight(part.grade))
     expected = sensitivity_on_chords(curve, RATES["corrected"])
-    np.testing.assert_allclose(study.methods[0].runs[0].curves.roc["rebalanced", 1.0], expected, atol=1e-12)
+    np.testing.assert_allclose(study.methods[0].runs[0].roc["rebalanced", 1.0], expected, atol=1e-12)
 
 
 def test_retained_images_share_ties():

@@ -43,7 +43,7 @@ def test_nothing_in_the_file_ends_the_script(screening):
 
 def test_every_text_is_that_of_its_outcome(screening):
     _, grid = screening
-    data = json.loads(explorer({"one": grid, "two": grid}, (0.9, 0.95)).data)
+    data = json.loads(explorer({"one": grid, "two": grid}, (0.9, 0.95))["data"])
     assert [model["name"] for model in data["models"]] == ["one", "two"]
     assert len(set(data["texts"])) == len(data["texts"])
     for found in data["models"][1]["sets"]:
@@ -62,12 +62,12 @@ def test_thumbnails_are_those_that_most_pairs_show(screening, monkeypatch):
     _, grid = screening
     monkeypatch.setattr(pages, "MOST_THUMBNAILS", 3)
     known = {one.image_id for one in grid.images["in_domain"][1:]}
-    data = json.loads(explorer({"": grid}, (1, 1), lambda name: "data:," if name in known else "").data)
+    data = json.loads(explorer({"": grid}, (1, 1), lambda name: "data:," if name in known else "")["data"])
     assert len(data["thumbnails"]) == 3
     assert set(data["thumbnails"]) <= known
-    assert json.loads(explorer({"": grid}, (1, 1), lambda name: "").data)["thumbnails"] == {}
+    assert json.loads(explorer({"": grid}, (1, 1), lambda name: "")["data"])["thumbnails"] == {}
     monkeypatch.setattr(pages, "MOST_THUMBNAIL_BYTES", 25)
-    assert len(json.loads(explorer({"": grid}, (1, 1), lambda name: "x" * 10).data)["thumbnails"]) == 2
+    assert len(json.loads(explorer({"": grid}, (1, 1), lambda name: "x" * 10)["data"])["thumbnails"]) == 2
 
 
 EVIL = "<script>alert('x')</script> | *a*"

@@ -21,14 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.thresholds import DEFAULT, DecisionThreshold
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 def worst_images(codes: NDArray[np.intp], prob: Floats) -> NDArray[np.intp]:

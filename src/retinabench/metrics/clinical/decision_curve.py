@@ -7,22 +7,22 @@ An image is missed where it is referable and neither called referable nor sent t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from retinabench.core.errors import InputError
-from retinabench.core.results import Document, JsonObject, json_content, vars_of
+from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.screening_table import referral_shares, share_interval
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
+SEVERE = 3  # The first grade of severe disease: severe non-proliferative (3) and proliferative (4) retinopathy.
+PATIENTS = 1000  # Hours per 1,000 patients.
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,7 @@ def net_benefit(
     """
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     t = np.atleast_1d(np.asarray(thresholds, np.float64))
-    if ((t < 0) | (t >= 1)).any():
-        raise InputError("a threshold probability lies outside [0, 1)")
     sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")
-    if not len(y) == len(p) == len(sent):
-        raise InputError(f"{len(p)} probabilities and {len(sent)} referrals for {len(y)} labels")
     w = np.ones(len(y)) if weight is None else weight
     n, odds = w.sum(), t / (1 - t)
     s, specificity = reader
@@ -92,9 +88,9 @@ def _at_least(prob: Floats, case: Floats, thresholds: Floats) -> Floats:
 
 def _with_intervals(
     curve: DecisionCurve,
-    y: NDArray[np.bool_],
+    y: Bools,
     p: Floats,
-    sent: NDArray[np.bool_],
+    sent: Bools,
     reader: tuple[float, float],
     cost: float,
     cluster: ArrayLike | Sequence[Hashable],
@@ -119,10 +115,6 @@ def _with_intervals(
     return replace(curve, low=low, high=high, over_all_low=over_low, over_all_high=over_high)
 
 
-SEVERE = 3  # The first grade of severe disease: severe non-proliferative (3) and proliferative (4) retinopathy.
-PATIENTS = 1000  # Hours per 1,000 patients.
-
-
 @dataclass(frozen=True)
 class MissedImage:
     """A referable image that the model calls not referable and retains."""
@@ -135,7 +127,7 @@ class MissedImage:
 
 
 @dataclass(frozen=True)
-class Missed:
+class Missed(Document):
     """What is missed after referral, per image, and what referral adds."""
 
     referable: Interval
@@ -146,24 +138,15 @@ class Missed:
     images: tuple[MissedImage, ...]
     patients: tuple[str, ...]
     referable_patients: int
-    severe_total: int
-    curve: tuple[Floats, Floats]
+    curve: Mapping[str, Floats]
+    severe_images: int | None
 
     @property
-    def severe_images(self) -> tuple[MissedImage, ...]:
-        """The missed images of grade 3 and 4."""
-        return tuple(one for one in self.images if one.grade is not None and one.grade >= SEVERE)
-
-    def to_dict(self) -> JsonObject:
-        content: JsonObject = json_content(
-            vars_of(self) | {"curve": dict(zip(("referred", "missed"), self.curve, strict=True))}
-        )
-        total = content.pop("severe_total")
-        return content | {"severe_images": None if self.severe is None else total}
+    def severe_missed(self) -> int:
+        return sum(one.grade is not None and one.grade >= SEVERE for one in self.images)
 
 
-def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertainty: NDArray[np.float64]) -> Missed:
-    """Return what a model with referral misses. Shapes: `positive` (N,), `referred` (N,), `uncertainty` (N,)."""
+def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertainty: Floats) -> Missed:
     y = part.label == 1
     patient = part.patients
     codes, _ = cluster_codes(patient)
@@ -192,12 +175,12 @@ def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertai
         images,
         tuple(str(one) for one in ids[ill & ~seen]),
         int(ill.sum()),
-        int((y & (grade >= SEVERE)).sum()),
         _missed_curve(y, y & ~positive, uncertainty),
+        None if part.grade is None else int((y & (grade >= SEVERE)).sum()),
     )
 
 
-def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> tuple[Floats, Floats]:
+def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> dict[str, Floats]:
     """Missed share at every percent of referral, the most uncertain first."""
     order = np.argsort(-uncertainty, kind="stable")
     ranked = uncertainty[order]
@@ -205,7 +188,7 @@ def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> tuple[Floats, F
     left = lost.sum() - np.append(0, np.cumsum(lost[order])[ends - 1])
     referred = np.linspace(0, 1, 101)
     missed = np.interp(referred, np.append(0, ends) / len(ranked), left)
-    return referred, missed / y.sum() if y.any() else np.full(101, np.nan)
+    return {"referred": referred, "missed": missed / y.sum() if y.any() else np.full(101, np.nan)}
 
 
 @dataclass(frozen=True)
@@ -241,7 +224,7 @@ class Workload(Document):
         return self.images_per_expert_hour / self.images_per_patient
 
 
-def workload(part: Predictions, referred: NDArray[np.bool_], images_per_hour: float, weight: Floats) -> Workload:
+def workload(part: Predictions, referred: Bools, images_per_hour: float, weight: Floats) -> Workload:
     """Return the work that a referral means; a patient counts for the mean of the patient's images; `referred`, `weight` (N,)."""
     codes, patients = cluster_codes(part.patients)
     any_image = np.bincount(codes, referred, patients) > 0

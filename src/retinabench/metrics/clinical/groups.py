@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.results import JsonObject, json_content, number_text
+from retinabench.core.results import Document, JsonObject, json_content, number_text
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.between_groups import Between, between_groups
 from retinabench.metrics.clinical.readers import PREFIX
@@ -27,12 +28,14 @@ from retinabench.metrics.intervals import HALF, auroc_error, loss_interval
 from retinabench.metrics.proportions import Interval, clustered_proportion, difference_of
 from retinabench.predictions.table import Predictions
 
-Bools = NDArray[np.bool_]
 MOST_GROUPS = 20  # A text column with more values than this is no subgroup.
 AGES = (40.0, 50.0, 60.0, 70.0)
 QUARTILES_ABOVE = 8  # A numeric column with more values than this is cut at its quartiles.
 UNKNOWN = "not known"
 NOT_GROUPS = ("gradable",)  # Columns that another part of the report reads.
+FEWEST_PATIENTS = 10  # Patients of the class that a rate is about, below which nothing is said.
+WIDEST = 0.3  # Width of a 95 % interval above which nothing is said.
+RATES = ("sensitivity", "specificity", "auroc")
 
 
 def group_members(
@@ -100,7 +103,7 @@ def _groups(name: str, values: NDArray[Any], *, named: bool) -> tuple[dict[str, 
     return {str(level): text == level for level in levels}, "", ""
 
 
-def _numeric_groups(name: str, values: NDArray[np.float64]) -> tuple[dict[str, Bools] | None, str, str]:
+def _numeric_groups(name: str, values: Floats) -> tuple[dict[str, Bools] | None, str, str]:
     known = values[np.isfinite(values)]
     levels = np.unique(known)
     missing = {UNKNOWN: ~np.isfinite(values)} if len(known) < len(values) else {}
@@ -123,19 +126,13 @@ def _numeric_groups(name: str, values: NDArray[np.float64]) -> tuple[dict[str, B
     return {label: chosen for label, chosen in rows.items() if chosen.any()} | missing, "", cut
 
 
-def _end_texts(edges: NDArray[np.float64]) -> list[str]:
-    """Return the ends of bins with six digits, or as many as tell them apart and from the next whole number."""
+def _end_texts(edges: Floats) -> list[str]:
     whole = int(np.log10(np.abs(edges).max() + 1)) + 2
     for digits in range(min(max(6, whole), 17), 18):
         ends = [number_text(float(f"{edge:.{digits}g}")) for edge in edges]
         if len(set(ends)) == len(ends):
             break
     return ends
-
-
-FEWEST_PATIENTS = 10  # Patients of the class that a rate is about, below which nothing is said.
-WIDEST = 0.3  # Width of a 95 % interval above which nothing is said.
-RATES = ("sensitivity", "specificity", "auroc")
 
 
 @dataclass(frozen=True)
@@ -157,8 +154,12 @@ class GroupRate:
 
 
 @dataclass(frozen=True)
-class Subgroup:
+class Subgroup(Document):
     """A group of images: the value `value` of the column `column`; rates are per image, after the expert has read what is referred."""
+
+    _inline, _hidden, _keys = (
+        ("rates",), ("calibration_together",), {"referral": "referral_rate", "calibration": "observed_minus_predicted"},
+    )  # fmt: skip
 
     column: str
     value: str
@@ -173,13 +174,6 @@ class Subgroup:
     @property
     def name(self) -> str:
         return f"{self.column}: {self.value}"
-
-    def to_dict(self) -> JsonObject:
-        return {
-            "column": self.column, "value": self.value, "images": self.images, "patients": self.patients,
-            "positives": self.positives, **{name: rate.to_dict() for name, rate in self.rates.items()},
-            "referral_rate": self.referral.to_dict(), "observed_minus_predicted": self.calibration.to_dict(),
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -200,7 +194,6 @@ class Subgroups:
         return [one for one in self.groups if one.column == column]
 
     def worst(self, rate: str) -> Subgroup | None:
-        """Return the group of the lowest rate among those that are not too small, None where there is none."""
         known = [one for one in self.groups if not one.rates[rate].too_small]
         return min(known, key=lambda one: one.rates[rate].alone.value) if known else None
 
@@ -238,7 +231,6 @@ def subgroups_of(
 
 
 def _between(groups: Sequence[Subgroup]) -> tuple[Between, ...]:
-    """The gaps of every rate between the groups of each column that are large enough."""
     found = []
     for column in dict.fromkeys(one.column for one in groups):
         for rate in RATES:
@@ -298,7 +290,7 @@ def _group(
     )
 
 
-def mean_residual(label: Bools, prob: NDArray[np.float64], codes: NDArray[np.intp], level: float = 0.95) -> Interval:
+def mean_residual(label: Bools, prob: Floats, codes: NDArray[np.intp], level: float = 0.95) -> Interval:
     """Return the mean of label - prob: observed minus predicted disease, with its clustered interval; `label`, `prob`, `codes` (N,).
 
     It is the mean of what disease exceeds its prediction, y (1 - p), less that of what predictions exceed in healthy images, (1 - y) p. Both are rare and

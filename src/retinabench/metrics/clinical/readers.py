@@ -24,11 +24,10 @@ from scipy.special import stdtr, stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 PREFIX = "reader_"  # of the columns that hold the calls of a reader
 
 
@@ -53,7 +52,6 @@ class BesideReaders(Document):
 
 
 def reader_calls(part: Predictions) -> dict[str, Floats]:
-    """Return the calls (N,) of each reader from the columns `reader_NAME`: 0, 1, or NaN where the cell is empty."""
     calls = {}
     for column, values in part.subgroups.items():
         if not column.lower().startswith(PREFIX):
@@ -113,7 +111,6 @@ def _rates(right: Floats, weight: Floats, codes: NDArray[np.intp]) -> tuple[Floa
 
 
 def _covariance(parts: Floats) -> Floats:
-    """Return the covariance (J, J) of the rates from the parts (J, G) that patients have in them."""
     patients = parts.shape[1]
     return np.asarray(patients / (patients - 1) * parts @ parts.T)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.results import Document, JsonObject, json_content, number_text, vars_of
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
 from retinabench.metrics.classification import false_alarm_price
@@ -27,7 +27,6 @@ from retinabench.metrics.clinical.groups import Subgroups, named_groups, subgrou
 from retinabench.metrics.clinical.readers import BesideReaders, beside_readers
 from retinabench.metrics.clinical.screening_table import (
     PROPORTIONS,
-    Shares,
     TwoByTwo,
     likelihood_ratios,
     population_weight,
@@ -36,16 +35,10 @@ from retinabench.metrics.clinical.screening_table import (
     reading_calls,
     referral_view_intervals,
     share_interval,
+    two_by_two,
 )
 from retinabench.metrics.clinical.simple_rule import SimpleRule, best_simple_rule
-from retinabench.metrics.clinical.thresholds import (
-    GOALS,
-    ClinicalGoal,
-    FrozenThreshold,
-    GoalVerdict,
-    ReferralRule,
-    judge_goals,
-)
+from retinabench.metrics.clinical.thresholds import GOALS, ClinicalGoal, FrozenThreshold, ReferralRule, judge_goals
 from retinabench.metrics.grades import GradeScores, grade_scores
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_proportion
@@ -54,12 +47,7 @@ from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Cases, is_positive
 from retinabench.predictions.table import Predictions
 
-
-class SensitivitySpecificity(NamedTuple):
-    """Both rates."""
-
-    sensitivity: Interval
-    specificity: Interval
+Intervals = Mapping[str, Mapping[str, Interval]]
 
 
 @dataclass(frozen=True)
@@ -70,14 +58,12 @@ class Ungradable(Document):
     imageability: Interval
     among_referable: Interval
     among_healthy: Interval
-    excluded: SensitivitySpecificity
-    as_referred: SensitivitySpecificity
+    excluded: Mapping[str, Interval]
+    as_referred: Mapping[str, Interval]
 
 
-def ungradable_images(
-    label: NDArray[np.bool_], positive: NDArray[np.bool_], gradable: NDArray[np.bool_], cluster: ArrayLike
-) -> Ungradable:
-    """Return what ungradable images do to the rates.
+def ungradable_images(label: Bools, positive: Bools, gradable: Bools, cluster: ArrayLike) -> Ungradable:
+    """Return what ungradable images do to the rates, where they are left out and where they count as called referable.
 
     References:
         Abramoff et al., Pivotal trial of an autonomous AI-based diagnostic system, npj Digit. Med. 1:39 (2018), for imageability
@@ -86,25 +72,18 @@ def ungradable_images(
     Shapes: `label` (N,), `positive` (N,), `gradable` (N,), `cluster` (N,).
     """
     codes, _ = cluster_codes(cluster)
+    excluded, as_referred = (
+        {name: share_interval(shares, name, codes) for name in ("sensitivity", "specificity")}
+        for shares in (rate_shares(label, positive & gradable, gradable), rate_shares(label, positive | ~gradable))
+    )
     return Ungradable(
         int((~gradable).sum()),
         clustered_proportion(gradable, np.ones(len(label)), codes),
         clustered_proportion(~gradable, label, codes),
         clustered_proportion(~gradable, ~label, codes),
-        both_rates(rate_shares(label, positive, gradable), codes),
-        both_rates(rate_shares(label, positive | ~gradable), codes),
+        excluded,
+        as_referred,
     )
-
-
-def both_rates(shares: Shares, codes: NDArray[np.intp]) -> SensitivitySpecificity:
-    return SensitivitySpecificity(*(share_interval(shares, name, codes) for name in ("sensitivity", "specificity")))
-
-
-Floats = NDArray[np.float64]
-
-
-Intervals = Mapping[str, Mapping[str, Interval]]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -113,30 +92,19 @@ class JudgedTable:
 
     table: TwoByTwo
     rates: Mapping[str, Interval]
-    verdicts: tuple[GoalVerdict, ...]
+    goals: Mapping[str, JsonObject]
 
     sensitivity = property(lambda self: self.rates["sensitivity"])
     specificity = property(lambda self: self.rates["specificity"])
 
     def to_dict(self) -> JsonObject:
-        goals = {
-            one.goal: {
-                **vars_of(one.asked),
-                "estimate": (one.sensitivity[0], one.specificity[0]),
-                "bound": (one.sensitivity[1], one.specificity[1]),
-                "estimate_met": one.estimate_met,
-                "bound_met": one.bound_met,
-                "exploratory": one.exploratory,
-            }
-            for one in self.verdicts
-        }
         counts = {name: self.table.counts(name) for name in PROPORTIONS}
         rates = {
             name: {**one.to_dict(), "successes": counts[name][0], "trials": counts[name][1]}
             | ({} if counts[name][1] else {"why": "no such case"})
             for name, one in self.rates.items()
         }
-        return {**vars_of(self.table), **rates, "goals": json_content(goals)}
+        return {**vars_of(self.table), **rates, "goals": json_content(self.goals)}
 
 
 @dataclass(frozen=True)
@@ -156,7 +124,6 @@ class Screened:
 
     @property
     def price(self) -> float:
-        """What a false alarm costs, in missed referable images."""
         return false_alarm_price(self.threshold.value) if self.harm is None else 1 / self.harm
 
 
@@ -189,7 +156,6 @@ class SetScreening(Document):
 
     @property
     def read(self) -> float:
-        """Share of the gradable images that the expert reads, in the stated population."""
         return self.workload.images.value
 
     @property
@@ -258,7 +224,9 @@ def screen_set(
         smooth_calibration=smooth_calibration(Cases(y, p, patient=codes).weighted()),
         readers=beside_readers(part, said, codes),
         subgroups=subgroups_of(part, called, sent, stated.subgroups) if part.subgroups or stated.subgroups else None,
-        ungradable=None if gradable.all() else _ungradable(every, gradable, cut),
+        ungradable=None
+        if gradable.all()
+        else ungradable_images(every.label == 1, is_positive(every.prob, cut.value), gradable, every.patients),
         grades=grade_scores(part, values, validation, named_groups(part, stated.subgroups), threshold=cut.value),
     )  # fmt: skip
 
@@ -267,22 +235,16 @@ def _judged(
     y: Bools, said: Bools, codes: NDArray[np.intp], stated: Screened, weight: Floats | None = None
 ) -> JudgedTable:
     goals = {"stated": ClinicalGoal(*stated.goal, "stated")} | GOALS
-    table, verdicts = judge_goals(y, said, codes, goals=goals, exploratory=stated.threshold.same_images)
     shares = rate_shares(y, said, weight)
-    return JudgedTable(table, {name: share_interval(shares, name, codes) for name in PROPORTIONS}, tuple(verdicts))
+    rates = {name: share_interval(shares, name, codes) for name in PROPORTIONS}
+    judged = judge_goals(y, said, codes, goals=goals, exploratory=stated.threshold.same_images)
+    return JudgedTable(two_by_two(y, said), rates, judged)
 
 
 def _by_patient(part: Predictions, stated: Screened) -> tuple[JudgedTable | None, Intervals | None]:
-    """2x2 table of the model alone and the readings after referral, per patient (any eye)."""
     if part.patient_id is None:
         return None, None
     people = by_patient(part, stated.referral.uncertainty, stated.threshold.value)
     y, said, codes = people.label == 1, is_positive(people.prob, stated.threshold.value), np.arange(len(people))
     sent = stated.referral.refers(referral_uncertainty(people, "own")[0])
     return _judged(y, said, codes, stated), referral_view_intervals(y, said, sent, codes, reader=stated.reader)
-
-
-def _ungradable(every: Predictions, gradable: Bools, cut: FrozenThreshold) -> Ungradable:
-    patient = every.patients
-    said = is_positive(every.prob, cut.value) & gradable
-    return ungradable_images(every.label == 1, said, gradable, patient)

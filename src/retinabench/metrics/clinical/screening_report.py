@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
 from retinabench.core.untrusted import shown
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import cluster_bootstrap
 from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of
 from retinabench.metrics.classification import (
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-Floats = NDArray[np.float64]
-
 Kind = Literal[
     "one class",
     "inverted",
@@ -68,6 +66,7 @@ POOR = 0.7
 """An AUROC below this is called poor discrimination (Hosmer, Lemeshow and Sturdivant, Applied logistic regression, 2013)."""
 
 FEW_PATIENTS = 10  # Fewer patients with disease than this say little about sensitivity.
+SCHEMA = "retinabench.clinic/2"
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,6 @@ class Baseline(Document):
 def baseline_of(
     w: Weighted, validation: Predictions | None = None, *, bootstrap: int = 1000, seed: int = 0, level: float = 0.95
 ) -> Baseline:
-    """Compare the decisions and probabilities of N images with the baseline."""
     cases = w.cases
     codes, patients, positive = cases.patient, int(cases.patient.max()) + 1, cases.label
     price = false_alarm_price(cases.threshold)
@@ -175,9 +173,6 @@ def _below(one: Interval, bound: float) -> bool:
 
 def _above_zero(one: Interval) -> bool:
     return bool((one.low if np.isfinite(one.low) else one.value) > 0)
-
-
-SCHEMA = "retinabench.clinic/2"
 
 
 @dataclass(frozen=True)

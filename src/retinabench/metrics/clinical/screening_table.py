@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.proportions import (
     Interval,
@@ -38,8 +39,6 @@ from retinabench.metrics.proportions import (
     shares_with_ends,
 )
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Shares = dict[str, tuple[NDArray[Any], NDArray[Any]]]  # Name of a rate -> (success, among).
 RATES = ("sensitivity", "specificity", "accuracy", "prevalence", "positive_rate")
 PROPORTIONS = ("sensitivity", "specificity", "ppv", "npv", "accuracy", "prevalence", "positive_rate")
@@ -68,7 +67,6 @@ class TwoByTwo:
         }[name]
 
     def rate(self, name: str) -> float:
-        """The proportion `name`, at the prevalence of this very set."""
         successes, trials = self.counts(name)
         return successes / trials if trials else float("nan")
 
@@ -80,17 +78,12 @@ class TwoByTwo:
 
 
 def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
-    """Count the 2x2 table of labels (N,) 0/1 and decisions (N,) bool."""
     y, said = binary(label, "label"), binary(positive, "positive")
-    if len(y) != len(said):
-        raise InputError(f"{len(said)} decisions for {len(y)} labels")
     tp, fp, fn = (int(np.sum(case)) for case in (y & said, ~y & said, y & ~said))
     return TwoByTwo(tp, fp, fn, len(y) - tp - fp - fn)
 
 
-def reading_calls(
-    label: NDArray[np.bool_], positive: NDArray[np.bool_], referred: NDArray[np.bool_], reader: tuple[float, float]
-) -> dict[str, Floats]:
+def reading_calls(label: Bools, positive: Bools, referred: Bools, reader: tuple[float, float]) -> dict[str, Floats]:
     """Return the probability with which each image is called positive in the end, under each reading of "referred".
 
     Shapes: `label` (N,); `positive` and `referred` (N,) or (K, N), as what is returned.
@@ -153,7 +146,6 @@ def referral_shares(label: Bools, said: Bools, sent: Bools, severe: Bools | None
 
 
 def share_interval(shares: Shares, name: str, codes: NDArray[np.intp]) -> Interval:
-    """Return one of the shares with its interval, clustered by patient `codes` (N,)."""
     return clustered_proportion(*shares[name], codes)
 
 
@@ -196,8 +188,6 @@ def predictive_values(sensitivity: float, specificity: float, prevalence: float)
 
     PPV = sens q / (sens q + (1 - spec)(1 - q)), NPV = spec (1 - q) / (spec (1 - q) + (1 - sens) q).
     """
-    if not 0 <= prevalence <= 1:
-        raise InputError(f"the prevalence is {prevalence}", hint="A prevalence lies between 0 and 1.")
     found, false_alarm = sensitivity * prevalence, (1 - specificity) * (1 - prevalence)
     cleared, missed = specificity * (1 - prevalence), (1 - sensitivity) * prevalence
     ppv = found / (found + false_alarm) if found + false_alarm else float("nan")

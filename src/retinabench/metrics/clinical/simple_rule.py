@@ -17,12 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import Document
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.screening_table import reading_calls
 from retinabench.metrics.proportions import Interval, clustered_proportion, combined_proportions
 from retinabench.metrics.uncertainty import margin
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

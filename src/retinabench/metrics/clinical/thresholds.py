@@ -11,21 +11,30 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject, number_text
-from retinabench.metrics.clinical.screening_table import TwoByTwo, rate_shares, two_by_two
+from retinabench.core.results import JsonObject, number_text, vars_of
+from retinabench.metrics.arrays import Bools, Floats
+from retinabench.metrics.clinical.screening_table import rate_shares
 from retinabench.metrics.proportions import binary, clustered_proportion, finite_or_none
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
+Rule = Literal["value", "youden", "sensitivity", "specificity"]
+Split = Literal["", "validation", "test"]
+DEFAULT = 0.5
+ABOVE_ONE = float(np.nextafter(1, 2))  # A threshold that no probability reaches.
+_FORM = re.compile(r"(youden|sensitivity|specificity)(?:=([^@]*))?(?:@(.*))?", re.IGNORECASE)
+_HINT = (
+    "Give a probability such as 0.3, or youden, sensitivity=0.85 or specificity=0.9, "
+    "each with @validation or @test where it matters on which images it is chosen."
+)
 
 
 def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats, Floats]:
@@ -63,62 +72,36 @@ GOALS = {
 }
 
 
-@dataclass(frozen=True)
-class GoalVerdict:
-    """Whether a goal is met by the estimates, and whether it is met by the lower 97.5 % bounds; two different claims.
-
-    Neither is made where the threshold was chosen on the same images (`exploratory`): what it reaches there is optimistic.
-    """
-
-    goal: str
-    asked: ClinicalGoal
-    sensitivity: tuple[float, float]  # estimate, lower bound
-    specificity: tuple[float, float]
-    estimate_met: bool
-    bound_met: bool
-    exploratory: bool = False
-
-
 def judge_goals(
     label: ArrayLike,
     positive: ArrayLike,
     cluster: ArrayLike | Sequence[Hashable] | None = None,
     *,
-    goals: dict[str, ClinicalGoal] | None = None,
+    goals: Mapping[str, ClinicalGoal] = GOALS,
     exploratory: bool = False,
-) -> tuple[TwoByTwo, list[GoalVerdict]]:
-    """Return the 2x2 table and, for each goal, whether the estimates meet it and whether the lower bounds do.
+) -> dict[str, JsonObject]:
+    """Return, for each goal, whether the estimates meet it and whether the lower bounds do; two different claims.
 
-    The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
+    Neither is made where the threshold was chosen on the same images (`exploratory`): what it reaches there is optimistic. The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
     nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
     Shapes: `label` (N,), `positive` (N,), `cluster` (N,).
     """
-    table = two_by_two(label, positive)
     shares = rate_shares(binary(label, "label"), binary(positive, "positive"))
     ids: Any = np.arange(len(shares["sensitivity"][1])) if cluster is None else cluster
-    sensitivity, specificity = (
-        (rate.value, rate.low)
-        for name in ("sensitivity", "specificity")
-        for rate in [clustered_proportion(*shares[name], ids, exact=True)]
-    )
-    verdicts = []
-    for name, goal in (GOALS if goals is None else goals).items():
-        met = [sensitivity[k] >= goal.sensitivity and specificity[k] >= goal.specificity for k in (0, 1)]
-        met = [one and not exploratory for one in met]
-        verdicts.append(GoalVerdict(name, goal, sensitivity, specificity, met[0], met[1], exploratory))
-    return table, verdicts
-
-
-Rule = Literal["value", "youden", "sensitivity", "specificity"]
-Split = Literal["", "validation", "test"]
-DEFAULT = 0.5
-ABOVE_ONE = float(np.nextafter(1, 2))  # A threshold that no probability reaches.
-_FORM = re.compile(r"(youden|sensitivity|specificity)(?:=([^@]*))?(?:@(.*))?", re.IGNORECASE)
-
-_HINT = (
-    "Give a probability such as 0.3, or youden, sensitivity=0.85 or specificity=0.9, "
-    "each with @validation or @test where it matters on which images it is chosen."
-)
+    rates = [clustered_proportion(*shares[name], ids, exact=True) for name in ("sensitivity", "specificity")]
+    found = {"estimate": [one.value for one in rates], "bound": [one.low for one in rates]}
+    return {
+        name: {
+            **vars_of(goal),
+            **found,
+            **{
+                f"{kind}_met": not exploratory and one >= goal.sensitivity and other >= goal.specificity
+                for kind, (one, other) in found.items()
+            },
+            "exploratory": exploratory,
+        }
+        for name, goal in goals.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -133,7 +116,6 @@ class FrozenThreshold:
 
     @property
     def is_default(self) -> bool:
-        """Whether this is the rule of the papers, above 0.5."""
         return self.value == DEFAULT and not self.rule
 
     @property
@@ -196,7 +178,6 @@ class DecisionThreshold:
 
     @classmethod
     def parse(cls, given: DecisionThreshold | float | str) -> DecisionThreshold:
-        """Read a threshold as a user gives it."""
         if isinstance(given, DecisionThreshold):
             return given
         text = str(given).strip().replace(" ", "")
@@ -253,7 +234,6 @@ class DecisionThreshold:
         return {"value": "", "youden": "youden"}.get(self.rule, f"{self.rule}={number_text(self.goal)}")
 
     def _images(self, predictions: Predictions) -> tuple[Split, Predictions]:
-        """The images that choose: in-domain ones where there are any."""
         splits: tuple[Split, ...] = (self.split,) if self.split else ("validation", "test")
         for split in splits:
             for domain in ("in_domain", None):
@@ -304,8 +284,7 @@ class ReferralRule:
             return "some"
         return "none" if self.threshold > 0 else "all"
 
-    def refers(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return whether images of these uncertainties (N,) are referred."""
+    def refers(self, values: Floats) -> Bools:
         return np.asarray(values > self.threshold)
 
     def to_dict(self) -> JsonObject:
@@ -339,7 +318,6 @@ def referral_rule(
 def referral_rules(
     predictions: Predictions, uncertainty: str, cut: float, rates: Sequence[float]
 ) -> list[ReferralRule]:
-    """Return the rules of several rates; see `referral_rule`."""
     split: Literal["validation", "test"] = "validation"
     part = predictions.select(domain="in_domain", split=split)
     if part is None:

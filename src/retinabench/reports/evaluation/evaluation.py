@@ -1,19 +1,12 @@
-"""What a report shows of a model: its scores, curves and statistics per set.
-
-Curves and numbers of one predictions file on one set, as functions of weighted images, with bootstrap intervals.
-
-Every statistic takes a weight per image, for the bootstrap over patients. Replicate r resamples the same patients for every
-method, so that differences between methods are paired.
-
-All numbers of a report, computed once into an `Evaluation`.
+"""All numbers and curves of a report, computed once into an `Evaluation`.
 
 Scores come from `retinabench.score`. What the report adds (referral of a share of the images, the change under shift, bands of
-curves) is computed here, with the same patients in every bootstrap replicate.
+curves) is computed here: every statistic takes a weight per image, and replicate r resamples the same patients for every method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -22,6 +15,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import selective
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.image_sets import SET_LABELS
@@ -39,13 +33,21 @@ from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.figures import OTHERS, Mark, mark
 from retinabench.reports.toolkit.number_format import Place, Quantity
 
-Floats = NDArray[np.float64]
 SETS = ("in_domain", "shifted", "joint")  # The sets that the report shows; labels are in `metrics.sets`.
 METRICS = ("accuracy", "auroc", "nll")
 GRID = np.linspace(0, 1, 101)
 BINS = 10
 MOST_COLORS, HIGHLIGHTED = 4, 3  # methods that a figure tells apart; of more of them, the first three
 FEWEST = 0.05  # Share of the images below which a curve ends: it is too noisy where few images are left.
+Progress = Callable[[str, float], None]
+PredictionsByMethod = Mapping[str, Predictions | Sequence[Predictions]]  # several of one method are its seeds
+# Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds.
+BASIC = (
+    "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "net_benefit_gain", "ece_positive_class",
+    "referral_accuracy_area", "failure_auroc",
+)  # fmt: skip
+MOST_BAND_REPLICATES = 300
+CHANGED = ("auroc", "accuracy", "nll")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,7 @@ class SetPredictions:
     """One predictions file on one set; arrays of N images in the order of the file."""
 
     image_id: NDArray[np.str_]
-    label: NDArray[np.bool_]
+    label: Bools
     prob: Floats
     uncertainty: Floats
     uncertainty_name: str
@@ -94,13 +96,11 @@ class SetPredictions:
         return Cases(self.label, self.prob, loss, threshold=self.threshold)
 
     @cached_property
-    def called(self) -> NDArray[np.bool_]:
-        """(N,) whether the method calls the image referable."""
+    def called(self) -> Bools:
         return is_positive(self.prob, self.threshold)
 
     @cached_property
-    def correct(self) -> NDArray[np.bool_]:
-        """(N,) whether that agrees with the label."""
+    def correct(self) -> Bools:
         return np.asarray(self.called == self.label)
 
     @cached_property
@@ -121,7 +121,6 @@ class SetPredictions:
 
 
 def observed(case: SetPredictions, weight: Floats) -> Floats:
-    """Return the share of referable images (BINS,) by bin of predicted probability, NaN in an empty bin."""
     total = np.bincount(case.bins, weight, BINS)
     positive = np.bincount(case.bins, weight * case.label, BINS)
     return np.asarray(np.divide(positive, total, out=np.full(BINS, np.nan), where=total > 0))
@@ -134,7 +133,6 @@ class AllCurves:
         self.case = case
 
     def __call__(self, weight: Floats) -> Floats:
-        """Return (R, K) for weights (R, N)."""
         cases = self.case.cases
         w = Weighted(cases, np.take(weight, cases.order, axis=1))
         curves = values_on_grid(w, GRID, FEWEST)
@@ -173,14 +171,6 @@ def quantities(
     return found
 
 
-Progress = Callable[[str, float], None]
-# Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds.
-BASIC = (
-    "auroc", "accuracy", "nll", "sensitivity", "specificity", "brier_skill", "net_benefit_gain", "ece_positive_class",
-    "referral_accuracy_area", "failure_auroc",
-)  # fmt: skip
-
-
 @dataclass(frozen=True)
 class EvaluationSettings(ScoreSettings):
     """How the predictions of a page are scored; what a page adds to the scores always follows the corrected rules."""
@@ -205,14 +195,6 @@ class MethodPredictions:
     name: str
     predictions: tuple[Predictions, ...]
 
-    @classmethod
-    def of(cls, name: str, predictions: Predictions | Sequence[Predictions]) -> MethodPredictions:
-        """Return a method of one file or several seeds; raises `InputError` where there is none."""
-        files = (predictions,) if isinstance(predictions, Predictions) else tuple(predictions)
-        if not files:
-            raise InputError(f"method '{name}' has no predictions", hint="Give one file or more.")
-        return cls(name, files)
-
 
 @dataclass(frozen=True)
 class Band:
@@ -222,15 +204,6 @@ class Band:
     y: Floats
     low: Floats
     high: Floats
-
-
-@dataclass(frozen=True)
-class Lead:
-    """The leading method minus another in accuracy at the share referred, paired, on one set."""
-
-    other: int
-    set: str
-    gap: Quantity
 
 
 @dataclass
@@ -259,11 +232,9 @@ class Evaluation:
 
     @property
     def replicated(self) -> tuple[str, ...]:
-        """Names of the scores in `replicates`."""
         return *selective.referred_names(self.settings.referred), *BASIC
 
     def at(self, name: str) -> str:
-        """Return the name of a number at the share referred, such as `gain_at_50` for `gain`."""
         return f"{name}_at_{100 * self.settings.referred:g}"
 
     def spec(self, score: str) -> ScoreSpec:
@@ -272,7 +243,6 @@ class Evaluation:
 
     @property
     def domains(self) -> list[str]:
-        """The sets other than `joint`."""
         return [name for name in self.sets if name != "joint"]
 
     @property
@@ -294,13 +264,11 @@ class Evaluation:
         return self.get(self.leader, name, score)
 
     def change(self, method: int, score: str) -> Quantity | None:
-        """Return shifted minus in-domain, None where the method lacks one of the sets."""
         found = self.changes.get((method, score))
         place = Place(self.methods[method].name, "shifted_minus_in_domain", score)
         return None if found is None else replace(found, place=place)
 
     def first(self, method: int, name: str) -> SetPredictions | None:
-        """Return the first file of a method on a set: the one whose images and histograms are shown."""
         cases = self.cases.get((method, name))
         return cases[0] if cases else None
 
@@ -328,13 +296,13 @@ class Evaluation:
         ahead = (self.difference(top, i, name, score).sign() == sign for i in known if i != top)
         return top if all(ahead) else None
 
-    def leads(self) -> list[Lead]:
-        """Return the leading method minus every other one, on the last set."""
-        found, name, score = [], self.sets[-1], self.at("accuracy")
-        for other in (i for i in range(len(self.methods)) if i != self.leader):
-            place = Place(f"{self.leading} − {self.methods[other].name}", name, score)
-            gap = self.difference(self.leader, other, name, score)
-            found.append(Lead(other, name, replace(gap, place=place)))
+    def leads(self) -> dict[str, Quantity]:
+        """Return the leading method minus each other one in accuracy at the share referred, paired, on the last set."""
+        found, name, score = {}, self.sets[-1], self.at("accuracy")
+        for i, other in enumerate(self.methods):
+            if i != self.leader:
+                place = Place(f"{self.leading} − {other.name}", name, score)
+                found[other.name] = replace(self.difference(self.leader, i, name, score), place=place)
         return found
 
     def controls(self, name: str) -> dict[str, dict[str, float]]:
@@ -379,15 +347,10 @@ class Evaluation:
         )
 
 
-MOST_BAND_REPLICATES = 300
-CHANGED = ("auroc", "accuracy", "nll")
-
-
 def evaluate_methods(
-    methods: Sequence[MethodPredictions], settings: EvaluationSettings = DEFAULTS, progress: Progress | None = None
+    given: PredictionsByMethod, settings: EvaluationSettings = DEFAULTS, progress: Progress | None = None
 ) -> Evaluation:
-    """Score every file and compute every interval."""
-    methods = _checked(methods)
+    methods = _checked(given)
     tell = progress or (lambda _text, _share: None)
     sets = _sets(methods)
     found = Evaluation(methods, settings, sets, [mark(i) for i in range(len(methods))])
@@ -409,7 +372,12 @@ def evaluate_methods(
                 _add_estimates(found, i, name, [draws[name] for _, draws in scored if name in draws])
                 _add_curves(found, i, name)
         _add_changes(found, i)
-        _add_rejections(found, i)
+        if settings.rules == "corrected":
+            compared = compare_uncertainties(
+                method.predictions[0], settings.uncertainty, threshold=found.files[i][0].threshold.value,
+                bootstrap=settings.bootstrap, seed=settings.seed,
+            )  # fmt: skip
+            found.rejections.update({(i, name): one for name, one in compared.items()})
     areas = [found.get(i, sets[-1], "referral_accuracy_area").value for i in range(len(methods))]
     found.leader = int(np.nanargmax(areas)) if np.isfinite(areas).any() else 0
     if len(methods) > MOST_COLORS:  # the first ones are told apart, in grey behind them the range of the others
@@ -420,27 +388,27 @@ def evaluate_methods(
 
 
 def _scored(predictions: Predictions, found: Evaluation) -> tuple[Scores, dict[str, Floats]]:
-    """Return the scores of a file, and the replicates of the scores `replicated`, which follow the corrected rules."""
     s = found.settings
     specs = [found.spec(name) for name in found.replicated]
     corrected, draws = score_and_replicates(predictions, replace(s, rules="corrected"), specs)
     return corrected if s.rules == "corrected" else score_and_replicates(predictions, s)[0], draws
 
 
-def _checked(methods: Sequence[MethodPredictions]) -> list[MethodPredictions]:
-    names = [method.name for method in methods]
+def _checked(given: PredictionsByMethod) -> list[MethodPredictions]:
+    methods = [
+        MethodPredictions(name, (files,) if isinstance(files, Predictions) else tuple(files))
+        for name, files in given.items()
+    ]
     if not methods:
         raise InputError("there is nothing to report", hint="Give one predictions file or more.")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"two methods are named '{twice}'", hint="Give every method its own name.")
     for method in methods:
+        if not method.predictions:
+            raise InputError(f"method '{method.name}' has no predictions", hint="Give one file or more.")
         check_seeds([method.name] * len(method.predictions), method.predictions)
-    return list(methods)
+    return methods
 
 
 def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
-    """Return the sets of the report; `joint` where some file holds both domains."""
     of_files = [
         {name for name in DOMAINS if p.select(domain=name, split="test") is not None}
         for method in methods
@@ -453,25 +421,22 @@ def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
     return [*sets, "joint"] if any(len(domains) == 2 for domains in of_files) else sets
 
 
-class _Changes:
-    """Shifted minus in-domain scores, as a function of the weights of all images."""
+def changes(case: SetPredictions) -> Statistic:
+    """Return shifted minus in-domain scores (R, K) as a function of weights (R, N), NaN where a replicate holds one domain alone."""
+    of = [np.flatnonzero(case.domain == domain) for domain in ("in_domain", "shifted")]
+    parts = [Cases(case.label[r], case.prob[r], case.uncertainty[r], threshold=case.threshold) for r in of]
 
-    def __init__(self, case: SetPredictions) -> None:
-        self.of = [np.flatnonzero(case.domain == domain) for domain in ("in_domain", "shifted")]
-        self.parts = [
-            Cases(case.label[r], case.prob[r], case.uncertainty[r], threshold=case.threshold) for r in self.of
-        ]
-
-    def __call__(self, weight: Floats) -> Floats:
-        """Return (R, K) for weights (R, N), NaN where a replicate holds one domain alone."""
+    def statistic(weight: Floats) -> Floats:
         found = np.full((2, len(weight), len(CHANGED)), np.nan)
-        for out, rows, cases in zip(found, self.of, self.parts, strict=True):
+        for out, rows, cases in zip(found, of, parts, strict=True):
             own = weight[:, rows]
             some = own.any(axis=1)
             if some.any():
                 w = Weighted(cases, np.take(own[some], cases.order, axis=1))
                 out[some] = np.stack([SCORES[name](w) for name in CHANGED], axis=1)
         return np.asarray(found[1] - found[0])
+
+    return statistic
 
 
 def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]) -> None:
@@ -494,7 +459,6 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
 
 def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
     """Merge the scores of the seeds: their mean, its standard error, and the interval of the mean."""
-
     value, low, high = np.array([(one.value, one.low, one.high) for one in scores], np.float64).T
     if len(scores) == 1:
         return Quantity(float(value[0]), float(low[0]), float(high[0]))
@@ -517,23 +481,11 @@ def _add_curves(found: Evaluation, i: int, name: str) -> None:
 
 
 def _add_changes(found: Evaluation, i: int) -> None:
-    """Add shifted minus in-domain; patients are resampled once for both, as a patient may have images in both."""
     if "joint" not in found.sets or not all((i, name) in found.cases for name in SETS):
         return
-
-    values, replicates = replicated(found.cases[i, "joint"], _Changes, found.settings.bootstrap, found.settings.seed)
+    values, replicates = replicated(found.cases[i, "joint"], changes, found.settings.bootstrap, found.settings.seed)
     specs = [SCORES[key] for key in CHANGED]
     wholes = [case.cases.weighted() for name in SETS[:2] for case in found.cases[i, name]]
     methods = [difference_method(spec.interval) for spec in specs]
     for key, quantity in zip(CHANGED, quantities(methods, wholes, values, replicates), strict=True):
         found.changes[i, key] = quantity
-
-
-def _add_rejections(found: Evaluation, i: int) -> None:
-    """Add the comparison of the uncertainties of a method, of its first file."""
-    predictions, s = found.methods[i].predictions[0], found.settings
-    if s.rules == "corrected":
-        compared = compare_uncertainties(
-            predictions, s.uncertainty, threshold=found.files[i][0].threshold.value, bootstrap=s.bootstrap, seed=s.seed
-        )
-        found.rejections.update({(i, name): one for name, one in compared.items()})

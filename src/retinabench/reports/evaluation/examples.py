@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,6 @@ from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.evaluation.evaluation import Evaluation, SetPredictions
 from retinabench.reports.toolkit.number_format import plain
 
-Kind = Literal["missed", "alarm", "uncertain", "right"]
 ImageSource = Callable[[str], NDArray[np.uint8] | None]  # image_id -> its pixels (H, W, 3), None where there are none.
 SIDE = 300
 EACH = 6
@@ -25,32 +23,8 @@ QUALITIES = (84, 60, 35, 15)
 MOST_BYTES = 20_000  # of one image in the page, if the lowest quality allows it
 
 
-@dataclass(frozen=True)
-class ExampleCard:
-    """One image and its caption; `source` is a data URI, empty where there is no image."""
-
-    source: str
-    alt: str
-    width: int
-    height: int
-    truth: str
-    predicted: str
-    uncertainty: str
-    id: str
-    wrong: bool
-
-
-@dataclass(frozen=True)
-class ExampleGroup:
-    """Cards of one kind, and how many images of that kind there are."""
-
-    kind: Kind
-    cards: list[ExampleCard]
-    images: int
-
-
-def groups(evaluation: Evaluation, images: ImageSource | None) -> list[ExampleGroup]:
-    """Return examples of the leading method over all sets; images of equal uncertainty are ordered by their id.
+def groups(evaluation: Evaluation, images: ImageSource | None) -> list[dict[str, Any]]:
+    """Return the first examples of each kind of the leading method over all sets, and how many images there are of it.
 
     Missed disease is ordered by whether it is retained at the share referred, then by severity, then by uncertainty.
     """
@@ -63,20 +37,20 @@ def groups(evaluation: Evaluation, images: ImageSource | None) -> list[ExampleGr
     grade = np.zeros(len(case)) if case.grade is None else case.grade
     wrong = order[~case.correct[order]]
     missed = wrong[case.label[wrong]]
-    chosen: dict[Kind, NDArray[np.intp]] = {
+    chosen = {
         "missed": missed[np.lexsort((-grade[missed], ~retained[missed]))],
         "alarm": wrong[~case.label[wrong]],
         "uncertain": order[::-1],
         "right": order[case.correct[order]],
     }
-    found = []
-    for kind, rows in chosen.items():
-        cards = [_card(case, int(row), images, bool(retained[row])) for row in rows[:EACH]]
-        found.append(ExampleGroup(kind, cards, len(rows)))
-    return found
+    return [
+        {"kind": kind, "cards": [_card(case, int(k), images, retained[k]) for k in rows[:EACH]], "images": len(rows)}
+        for kind, rows in chosen.items()
+    ]
 
 
-def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: bool) -> ExampleCard:
+def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: bool) -> dict[str, object]:
+    """Return the caption of an image, and the image as a data URI (`source`, empty where there is none)."""
     image = images(str(case.image_id[row])) if images else None
     source, width, height = data_uri(image) if image is not None else ("", 0, 0)
     known = -1 if case.grade is None else int(case.grade[row])
@@ -85,21 +59,17 @@ def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: 
     predicted = "referable" if case.called[row] else "not referable"
     chance = probability_text(float(case.prob[row])).replace(" ", "\u00a0")
     unit = " nats" if case.uncertainty_name in ("total", "aleatoric", "epistemic") else ""
-    return ExampleCard(
-        source,
-        f"Fundus image {case.image_id[row]}",
-        width,
-        height,
-        ("Referable" if case.label[row] else "Not referable") + grade,
-        f"{'Wrongly predicted' if wrong else 'Predicted'} {predicted}, {chance}",
-        f"Uncertainty {_uncertainty(case, row)}{unit}, {_rank(case, row)}: {'retained' if retained else 'referred'}",
-        f"{case.image_id[row]}, {SET_LABELS[str(case.domain[row])].lower()}",
-        wrong,
-    )
+    after = "retained" if retained else "referred"
+    return {
+        "source": source, "alt": f"Fundus image {case.image_id[row]}", "width": width, "height": height, "wrong": wrong,
+        "truth": ("Referable" if case.label[row] else "Not referable") + grade,
+        "predicted": f"{'Wrongly predicted' if wrong else 'Predicted'} {predicted}, {chance}",
+        "uncertainty": f"Uncertainty {_uncertainty(case, row)}{unit}, {_rank(case, row)}: {after}",
+        "id": f"{case.image_id[row]}, {SET_LABELS[str(case.domain[row])].lower()}",
+    }  # fmt: skip
 
 
 def _trimmed(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Cut away the black rows and columns around the field of view."""
     bright = image.reshape(*image.shape[:2], -1).max(axis=2) > DARK
     rows, columns = np.flatnonzero(bright.mean(axis=1) > 0.02), np.flatnonzero(bright.mean(axis=0) > 0.02)
     if not (rows.size and columns.size):
@@ -127,7 +97,6 @@ def _uncertainty(case: SetPredictions, row: int) -> str:
 
 
 def data_uri(image: NDArray[np.uint8], side: int = SIDE) -> tuple[str, int, int]:
-    """Return an image (H, W, 3) or (H, W) as a JPEG data URI, and its width and height."""
     drawn = Image.fromarray(np.ascontiguousarray(_trimmed(image))).convert("RGB")
     if max(drawn.size) > side:
         drawn.thumbnail((side, side), Image.Resampling.LANCZOS)

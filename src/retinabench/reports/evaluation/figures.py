@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
+from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.thresholds import GOALS
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
@@ -25,7 +25,6 @@ from retinabench.reports.toolkit.figures import (
     MUTED,
     TEXT,
     WIDTH,
-    Floats,
     Line,
     Panel,
     canvas,
@@ -45,19 +44,13 @@ NHS = (round(1 - GOALS["nhs"].specificity, 10), GOALS["nhs"].sensitivity)
 """False-positive rate and sensitivity of the NHS screening standard: specificity 80 %, sensitivity 85 %."""
 
 
-@dataclass(frozen=True)
-class Control:
-    """A grey reference curve, labelled at the right edge of the panel."""
-
-    label: str
-    x: Floats
-    y: Floats
+Control = tuple[str, Floats, Floats]  # label, x and y of a grey reference curve
+LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
 
 
 def referral_panel(
     lines: Sequence[Line], controls: Sequence[Control], *, label: str, limits: tuple[float, float], referred: float
 ) -> Figure:
-    """Draw a score of the retained images against the share that is referred to the expert."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     axes.axvline(referred, color=FAINT, linewidth=1.2, zorder=1)
     _draw_controls(axes, controls, limits)
@@ -70,7 +63,6 @@ def referral_panel(
 
 
 def roc_panel(lines: Sequence[Line]) -> Figure:
-    """Draw ROC curves with the region that meets the NHS standard and its corner point, which the page's legend explains."""
     figure, [[axes]] = canvas(WIDTH, WIDTH)
     diagonal(axes)
     draw_lines(axes, lines)
@@ -80,27 +72,17 @@ def roc_panel(lines: Sequence[Line]) -> Figure:
     return figure
 
 
-@dataclass(frozen=True)
-class Uncertainties:
-    """What one column of the histogram shows: (N,) uncertainty, correct and, where known, grade."""
-
-    heading: str
-    uncertainty: Floats
-    correct: NDArray[np.bool_]
-    grade: NDArray[np.int8] | None
-
-
-def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, float], label: str) -> Figure:
+def histogram_panel(columns: Mapping[str, SetPredictions], *, limits: tuple[float, float], label: str) -> Figure:
     """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below it.
 
     Each half is scaled to its own tallest bar, because the figure compares positions; the number of images is printed beside it.
     """
-    graded = any(column.grade is not None for column in columns)
+    graded = any(column.grade is not None for column in columns.values())
     rows = [0, 1, 2, 3, 4] if graded else [None]
     height = 56 + (80 if graded else 170) * len(rows)
     figure, grid = canvas(WIDTH, height, len(rows), len(columns), sharex=True)
     edges = np.linspace(*limits, 25)
-    for number, column in enumerate(columns):
+    for number, (name, column) in enumerate(columns.items()):
         for row, grade in enumerate(rows):
             axes = grid[row][number]
             chosen = np.ones(len(column.correct), bool)
@@ -110,7 +92,7 @@ def histogram_panel(columns: Sequence[Uncertainties], *, limits: tuple[float, fl
             _draw_histogram(axes, column.uncertainty[chosen], column.correct[chosen], edges)
             if grade is not None and number == 0:
                 axes.set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=TEXT)
-        grid[0][number].set_title(column.heading, fontsize=TEXT, color=INK, loc="left")
+        grid[0][number].set_title(SET_LABELS[name], fontsize=TEXT, color=INK, loc="left")
         grid[-1][number].set_xlabel(label, fontsize=TEXT)
         for axes in (line[number] for line in grid[:-1]):
             axes.tick_params(bottom=False)
@@ -140,19 +122,19 @@ def reliability_panel(points: Sequence[tuple[str, Floats, Floats, Floats, Floats
 def _draw_controls(axes: Axes, controls: Sequence[Control], limits: tuple[float, float]) -> None:
     """Draw the controls; their labels stand outside at the height of their ends, at least a line apart."""
     ends = []
-    for control in controls:
-        x, y = thin(control.x), thin(control.y)
+    for label, *curve in controls:
+        x, y = map(thin, curve)
         axes.plot(x, y, color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2)
         if (known := y[np.isfinite(y)]).size:
             share = (known[-1] - limits[0]) / (limits[1] - limits[0])
-            ends.append((float(np.clip(share, 0.02, 0.98)), control.label))
+            ends.append((float(np.clip(share, 0.02, 0.98)), label))
     lowest = -1.0
     for share, label in sorted(ends):
         lowest = max(share, lowest + 0.065)
         axes.text(1.015, lowest, label, transform=axes.transAxes, fontsize=TEXT, color=MUTED, va="center")
 
 
-def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edges: Floats) -> None:
+def _draw_histogram(axes: Axes, values: Floats, correct: Bools, edges: Floats) -> None:
     right, _ = np.histogram(values[correct], edges)
     wrong, _ = np.histogram(values[~correct], edges)
     axes.stairs(right / max(right.max(), 1), edges, color=GOOD, fill=True, alpha=0.8, linewidth=0)
@@ -167,18 +149,7 @@ def _draw_histogram(axes: Axes, values: Floats, correct: NDArray[np.bool_], edge
         axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=TEXT, color=color, va="center")
 
 
-def predicted_by_bin(case: SetPredictions) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the mean probability of every bin that holds an image, and (BINS,) which do."""
-    total = np.bincount(case.bins, minlength=BINS)
-    filled = total > 0
-    return np.bincount(case.bins, case.prob, BINS)[filled] / total[filled], filled
-
-
-LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
-
-
 def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:
-    """Return a line per method; with many methods only the leading one has a band, to keep the figure readable."""
     lines = []
     for i, mark in enumerate(evaluation.marks):
         band = evaluation.curves.get((i, name, key))
@@ -189,18 +160,7 @@ def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:
     return lines
 
 
-def _spoken(evaluation: Evaluation, name: str, score: str) -> str:
-    """Return the numbers of a panel for screen readers."""
-    said = []
-    for i, method in enumerate(evaluation.methods):
-        estimate = evaluation.get(i, name, score)
-        if (i, name) in evaluation.cases:
-            said.append(f"{method.name} {plain(estimate.value, 3)}")
-    return "; ".join(said)
-
-
 def _at_share(evaluation: Evaluation, name: str, metric: str) -> str:
-    """Return the values of the curves at the share referred, for screen readers."""
     at = round(evaluation.settings.referred * (len(GRID) - 1))
     found = [(e.name, evaluation.curves.get((i, name, metric))) for i, e in enumerate(evaluation.methods)]
     values = "; ".join(f"{who} {plain(float(band.y[at]), 3)}" for who, band in found if band is not None)
@@ -208,7 +168,6 @@ def _at_share(evaluation: Evaluation, name: str, metric: str) -> str:
 
 
 def _composition(evaluation: Evaluation, name: str) -> str:
-    """Return what the leading method retains, beside its accuracy: sensitivity, specificity and prevalence."""
     case = evaluation.first(evaluation.leader, name)
     if case is None:
         return ""
@@ -228,7 +187,12 @@ def roc_panels(evaluation: Evaluation) -> list[Panel]:
     for name in evaluation.sets:
         lines = _lines(evaluation, name, "roc")
         if lines:
-            said = f"Area under the curve: {_spoken(evaluation, name, 'auroc')}. The NHS standard lies at a false-positive rate of {NHS[0]} and a sensitivity of {NHS[1]}."
+            areas = "; ".join(
+                f"{method.name} {plain(evaluation.get(i, name, 'auroc').value, 3)}"
+                for i, method in enumerate(evaluation.methods)
+                if (i, name) in evaluation.cases
+            )
+            said = f"Area under the curve: {areas}. The NHS standard lies at a false-positive rate of {NHS[0]} and a sensitivity of {NHS[1]}."
             title = f"ROC curves, {SET_LABELS[name].lower()}"
             figure = roc_panel(lines)
             svg = to_svg(figure, f"roc-{name}", title=title, description=said)
@@ -240,13 +204,11 @@ def roc_panels(evaluation: Evaluation) -> list[Panel]:
 
 
 def referral_panels(evaluation: Evaluation) -> list[tuple[str, list[Panel]]]:
-    """Return the referral curves by metric and set, with the controls of the leading method."""
     headings = {"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}
     return [(headings[metric], _referral_panels(evaluation, metric, evaluation.sets)) for metric in LABELS]
 
 
 def lead_panel(evaluation: Evaluation) -> Panel | None:
-    """Return the figure beside the verdict: accuracy against referral on the shifted set, where there is one."""
     name = evaluation.domains[-1]
     [panel] = _referral_panels(evaluation, "accuracy", [name], "lead")
     which = "shifted images" if name == "shifted" else "images"
@@ -254,7 +216,6 @@ def lead_panel(evaluation: Evaluation) -> Panel | None:
 
 
 def _referral_panels(evaluation: Evaluation, metric: str, sets: Sequence[str], figure_id: str = "") -> list[Panel]:
-    """Return the referral curves of a metric on some sets, which share their range."""
     lines = {name: _lines(evaluation, name, metric) for name in sets}
     controls = {name: _controls(evaluation, name, metric) for name in sets}
     limits, label = _limits(metric, lines, controls), LABELS[metric]
@@ -283,13 +244,13 @@ def _controls(evaluation: Evaluation, name: str, metric: str) -> list[Control]:
     start = evaluation.get(evaluation.leader, name, metric).value
     curves = [values_on_grid(case.oracle.weighted(), GRID, FEWEST, [metric])[metric] for case in cases]
     oracle = np.mean(curves, axis=0)
-    return [Control("random", GRID, np.where(GRID < 1, start, np.nan)), Control("oracle", GRID, oracle)]
+    return [("random", GRID, np.where(GRID < 1, start, np.nan)), ("oracle", GRID, oracle)]
 
 
 def _limits(metric: str, lines: dict[str, list[Line]], controls: dict[str, list[Control]]) -> tuple[float, float]:
     """Return one range for all sets, so that they can be compared by eye; it holds the lines, not the bands."""
     seen = [line.y[: int(0.8 * len(GRID))] for group in lines.values() for line in group]
-    seen += [control.y[:1] for group in controls.values() for control in group]
+    seen += [values[:1] for group in controls.values() for *_, values in group]
     values = np.concatenate(seen) if seen else np.empty(0)
     values = values[np.isfinite(values)]
     if not values.size:
@@ -301,33 +262,27 @@ def _limits(metric: str, lines: dict[str, list[Line]], controls: dict[str, list[
 
 
 def histogram_panels(evaluation: Evaluation) -> list[Panel]:
-    """Return the uncertainty by grade, split into correct and incorrect, one panel per method."""
     sets = evaluation.domains
     panels = []
     for i, method in enumerate(evaluation.methods):
-        found = [(name, case) for name in sets if (case := evaluation.first(i, name)) is not None]
+        found = {name: case for name in sets if (case := evaluation.first(i, name)) is not None}
         if not found:
             continue
-        columns = [Uncertainties(SET_LABELS[name], case.uncertainty, case.correct, case.grade) for name, case in found]
-        everything = np.concatenate([column.uncertainty for column in columns])
-        kind = found[0][1].uncertainty_name
+        kind = next(iter(found.values())).uncertainty_name
         label = {"own": "own uncertainty", "total": "entropy (nats)"}.get(kind, kind.replace("_", " "))
-        limits = _uncertainty_limits(everything, kind in ("total", "aleatoric"))
-        figure = histogram_panel(columns, limits=limits, label=label)
+        low, high = 0.0, float(np.log(2))  # of an entropy
+        if kind not in ("total", "aleatoric"):
+            everything = np.concatenate([case.uncertainty for case in found.values()])
+            low, high = float(everything.min()), float(everything.max())
+        limits = (low, high) if high > low else (low - 0.5, low + 0.5)
+        figure = histogram_panel(found, limits=limits, label=label)
         errors = "; ".join(
             f"{SET_LABELS[n].lower()}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
-            for n, c in found
+            for n, c in found.items()
         )
         svg = to_svg(figure, f"histogram-{i}", title=f"Uncertainty of {method.name} by grade", description=errors)
         panels.append(Panel(method.name, svg))
     return panels
-
-
-def _uncertainty_limits(values: Floats, entropy: bool) -> tuple[float, float]:
-    if entropy:
-        return 0.0, float(np.log(2))
-    low, high = float(values.min()), float(values.max())
-    return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
 def _median(values: Floats) -> str:
@@ -335,7 +290,6 @@ def _median(values: Floats) -> str:
 
 
 def reliability_panels(evaluation: Evaluation) -> list[Panel]:
-    """Return the observed against the predicted share of referable images, one panel per method."""
     colors = {"in_domain": GOOD, "shifted": BAD}
     panels = []
     for i, method in enumerate(evaluation.methods):
@@ -344,7 +298,9 @@ def reliability_panels(evaluation: Evaluation) -> list[Panel]:
             case, band = evaluation.first(i, name), evaluation.curves.get((i, name, "observed"))
             if case is None or band is None:
                 continue
-            x, filled = predicted_by_bin(case)
+            total = np.bincount(case.bins, minlength=BINS)
+            filled = total > 0
+            x = np.bincount(case.bins, case.prob, BINS)[filled] / total[filled]
             places.append((color, x, band.y[filled], band.low[filled], band.high[filled]))
             counts.append(np.histogram(case.prob, np.linspace(0, 1, 21))[0].astype(float))
             said.append(
@@ -361,16 +317,13 @@ def reliability_panels(evaluation: Evaluation) -> list[Panel]:
 
 
 def rejection_panel(one: Rejections, name: str, figure_id: str) -> Panel:
-    """Return the curves of several uncertainties, with the limits of random order and the oracle."""
     lines = [Line(numbered_mark(number), REMOVED, each.curve) for number, each in enumerate(one.uncertainties.values())]
     low, high = one.random
     least = min(float(low.min()), *(float(line.y.min()) for line in lines))
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
     axes.fill_between(REMOVED, low, high, color=FAINT, linewidth=0)
     limits = (least - 0.1 * (1 - least) - 1e-3, 1 + 0.02 * (1 - least))
-    _draw_controls(
-        axes, [Control("random", REMOVED, (low + high) / 2), Control("oracle", REMOVED, one.oracle_curve)], limits
-    )
+    _draw_controls(axes, [("random", REMOVED, (low + high) / 2), ("oracle", REMOVED, one.oracle_curve)], limits)
     draw_lines(axes, lines)
     axes.set(xlim=(0, 1), ylim=limits, xlabel="removed, the most uncertain first", ylabel="accuracy of the rest")
     percent_axis(axes.xaxis)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 import numpy as np
@@ -29,10 +28,6 @@ FILE_COLUMNS = {
 }  # fmt: skip
 
 
-def _method_rows(e: Evaluation, name: str, cells: Callable[[int], Sequence[Cell]]) -> list[Row]:
-    return [Row(method.name, cells(i)) for i, method in enumerate(e.methods) if (i, name) in e.cases]
-
-
 def score_tables(e: Evaluation) -> list[Table]:
     """Return methods by scores, one table per set, with the baseline, and random and oracle referral of the leading method.
 
@@ -43,11 +38,11 @@ def score_tables(e: Evaluation) -> list[Table]:
     tables = []
     for name in e.sets:
         best = {score: e.best(name, score) for score in shown}
-
-        def cells(i: int, name: str = name, best: dict[str, int | None] = best) -> list[Cell]:
-            return [Cell(e.get(i, name, s), emphasis="best" if best[s] == i else "") for s in shown]
-
-        rows = _method_rows(e, name, cells)
+        rows = [
+            Row(one.name, [Cell(e.get(i, name, s), emphasis="best" if best[s] == i else "") for s in shown])
+            for i, one in enumerate(e.methods)
+            if (i, name) in e.cases
+        ]
         for kind, values in e.controls(name).items():
             control = [Cell.number(values[score]) if score in values else Cell() for score in shown]
             rows.append(Row(kind, control, control=True))
@@ -64,11 +59,11 @@ def retained_tables(e: Evaluation) -> list[Table]:
     forms = {score: FORMATS.get(score, THREE_DIGITS) for score in RETAINED}
     tables = []
     for name in e.sets:
-
-        def cells(i: int, name: str = name) -> list[Cell]:
-            return [Cell(e.get(i, name, e.at(score)), forms[score]) for score in RETAINED]
-
-        rows = _method_rows(e, name, cells)
+        rows = [
+            Row(one.name, [Cell(e.get(i, name, e.at(score)), forms[score]) for score in RETAINED])
+            for i, one in enumerate(e.methods)
+            if (i, name) in e.cases
+        ]
         case = e.first(e.leader, name)
         if case is not None:
             before = {score: e.lead_value(name, score) for score in ("accuracy", "sensitivity", "specificity")}
@@ -82,7 +77,6 @@ def retained_tables(e: Evaluation) -> list[Table]:
 
 
 def patients_tables(e: Evaluation) -> list[Table]:
-    """Return what the model alone does per patient (any eye), one table per set in which patients have several images."""
     shown = ("auroc", "accuracy", "sensitivity", "specificity")
     specs = [SCORES[score] for score in shown]
     tables = []
@@ -121,7 +115,6 @@ def sets_table(evaluation: Evaluation) -> Table:
 
 
 def files_table(evaluation: Evaluation) -> Table:
-    """Return the origin of every file; columns that no file fills are left out."""
     names, found = [], []
     for method in evaluation.methods:
         for predictions in method.predictions:

@@ -72,7 +72,6 @@ def scores_table(
 
 
 def _grade_tables(groups: Mapping[str, Sequence[Scores]]) -> list[Group]:
-    """The scores of the grades of each method, and the sets of grades of its first file."""
     tables = []
     for name, files in groups.items():
         found = {
@@ -163,7 +162,6 @@ def recalibration_table(found: Comparison, method: str) -> Group:
 
 
 def rejections_table(method: str, found: Mapping[str, Rejections]) -> Group:
-    """Return the scores over folds, and the uncertainties of a model by RC-Index, the first one against the others."""
     tables = []
     for key, one in found.items():
         if one.scores:
@@ -173,14 +171,12 @@ def rejections_table(method: str, found: Mapping[str, Rejections]) -> Group:
 
 
 def folds_table(one: Rejections, caption: str) -> Table:
-    """Return the mean of scores over folds with its standard error."""
     column = Column(f"mean of {one.folds} folds ± standard error")
     rows = [Row(SCORES[name].label, [Cell.number(each.mean, error=each.error)]) for name, each in one.scores.items()]
     return Table.of(caption, [column], rows, row_header="score")
 
 
 def uncertainties_table(one: Rejections, caption: str) -> Table:
-    """Return the uncertainties of a model by RC-Index, with random and oracle order."""
     columns = [Column("RC-Index", direction="higher"), Column("first\nminus this")]
     columns += [Column("steps\nthat rise"), Column("largest\nfall")]
     rows = []
@@ -210,7 +206,6 @@ def uncertainties_table(one: Rejections, caption: str) -> Table:
 def scores_json(
     found: Sequence[Scores], names: Sequence[str], compared: Sequence[Mapping[str, Rejections]] = ()
 ) -> JsonObject:
-    """Return what `retinabench score --json` writes of one file, or of several as a list."""
     files = [{**one.to_dict(), "entry": name} for one, name in zip(found, names, strict=True)]
     for file, rejections in zip(files, compared, strict=False):
         if rejections:
@@ -235,32 +230,26 @@ class Worth:
 
     @property
     def few(self) -> bool:
-        """Whether there are too few patients with disease to judge sensitivity."""
         return 0 < self.baseline.positive_patients < FEW_PATIENTS
 
     @property
     def headline(self) -> tuple[str, bool, bool]:
-        """What the lead of the verdict depends on."""
         return self.kind, self.few, self.ranks and self.kind == "not shown"
 
     @property
     def ranks(self) -> bool:
-        """Whether the AUROC is shown to be above chance and is not poor."""
         return self.scores["auroc"].sign(0.5) > 0 and self.scores["auroc"].value >= POOR
 
     @property
     def unequal_harms(self) -> bool:
-        """Whether the decision threshold weighs a missed disease and a false alarm unequally."""
         return self.baseline.threshold != DEFAULT
 
     @property
     def harm_ratio(self) -> float:
-        """How many false alarms weigh as much as one missed disease."""
         return 1 / false_alarm_price(self.baseline.threshold)
 
     @property
     def called(self) -> float:
-        """Share of the images that the model calls referable."""
         larger = self.baseline.accuracy
         prevalence = larger if self.baseline.answer == "referable" else 1 - larger
         false = 1 - self.scores["specificity"].value
@@ -268,7 +257,6 @@ class Worth:
 
     @property
     def misleading(self) -> bool:
-        """Whether the uncertainty is shown to be lower where the model errs."""
         failures = self.scores["failure_auroc"]
         return failures.bounded and failures.sign(0.5) < 0
 
@@ -292,8 +280,6 @@ def worth(method: str, name: str, one: SetScores, get: Callable[[str], Quantity]
 
 
 def worth_of_scores(method: str, name: str, files: Sequence[SetScores]) -> Worth | None:
-    """Return the facts about a method on a set from the scores of its seeds."""
-
     def get(key: str) -> Quantity:
         if files[0].baseline is None:
             return Quantity(np.nan)
@@ -305,8 +291,6 @@ def worth_of_scores(method: str, name: str, files: Sequence[SetScores]) -> Worth
 
 
 def sentences(one: Worth) -> str:
-    """Return what is to be said of a method on a set as plain text, for the terminal."""
-
     def show(quantity: Quantity, style: str = "plain") -> str:
         base = NumberFormat(2, signed=style == "signed")
         form = quantity.form(base)

@@ -1,17 +1,12 @@
 """The verdict: whether a model's uncertainty is worth having, as the facts behind the sentences of `findings.html.j2`.
 
 A fact that the page states in one paragraph is a mapping; None or an empty list leaves the paragraph out.
-
-What a model is worth against a baseline that never looks at an image: the first thing that page and terminal say.
-
-The sentences are in `templates/worth.html.j2`, and are the same on the page and in the terminal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,63 +15,18 @@ from retinabench.reports.evaluation.terminal import Worth, worth
 from retinabench.reports.toolkit.number_format import Quantity
 
 Fact = Mapping[str, Any]
-Overall = Literal["better", "worse", "partly worse", "partly better", "unclear"]
 FEW_ERRORS, FEW_PATIENTS = 10, 30
 SLIGHT = 0.6  # An AUROC of shifted against in-domain images below this is called slight.
 
 
-@dataclass(frozen=True)
-class Retained:
-    """What referral does to the composition of a set, by the leading method: before, and among the retained images."""
-
-    set: str
-    prevalence: float
-    retained_prevalence: Quantity
-    sensitivity: Quantity
-    retained_sensitivity: Quantity
-    specificity: Quantity
-    retained_specificity: Quantity
-    accuracy: Quantity
-
-    @property
-    def change(self) -> int:
-        """1 or -1 where the share of referable images rises or falls, 0 where this is not shown."""
-        return self.retained_prevalence.sign(self.prevalence)
-
-    @property
-    def below_baseline(self) -> bool:
-        """Whether the accuracy after referral lies below always giving the retained images the answer of their larger class."""
-        share = self.retained_prevalence.value
-        return self.accuracy.defined and self.accuracy.value < max(share, 1 - share)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Everything that the head of the page states.
+def verdict(evaluation: Evaluation) -> Fact:
+    """Return everything that the head of the page states.
 
     `worth` is that of the leading method by set, `useful` the number of useful methods and of methods by set. `overall` and
     `outcomes` (by set) say whether referral by uncertainty beats random referral. `gains` are the sets on which the leading method
     gains by a known share of the possible gain, `referral` those whose gain is known, the shifted one first. `detection` is the
     AUROC of the uncertainty of shifted against in-domain images.
     """
-
-    worth: Sequence[Worth]
-    useful: Mapping[str, tuple[int, int]]
-    overall: Overall
-    outcomes: Sequence[Fact]
-    gains: Sequence[str]
-    scarce: Sequence[Fact]
-    shift: Fact | None
-    referral: Sequence[str]
-    dips: Sequence[Fact]
-    retained: Mapping[str, Retained]
-    missed: Fact | None
-    order: Fact | None
-    detection: Quantity | None
-
-
-def verdict(evaluation: Evaluation) -> Verdict:
-    """Return the facts of the verdict; each follows from the intervals of the evaluation."""
     e, sets = evaluation, evaluation.domains
     gains = {name: e.lead_value(name, e.at("gain")) for name in sets}
     known = {name for name in sets if e.lead_value(name, e.at("closed")).defined}
@@ -84,21 +34,21 @@ def verdict(evaluation: Evaluation) -> Verdict:
     outcomes = [_outcome(e, name) for name in sets]
     worths = {name: [_worth(e, i, name) for i in range(len(e.methods))] for name in sets}
     kinds = {name: [one.kind for one in found if one is not None] for name, found in worths.items()}
-    return Verdict(
-        worth=[own for found in worths.values() if (own := found[e.leader]) is not None],
-        useful={name: (found.count("useful"), len(found)) for name, found in kinds.items()},
-        overall=_overall(outcomes),
-        outcomes=outcomes,
-        gains=[name for name in sets if gains[name].sign() == 1 and name in known],
-        scarce=[few for name in sets if (few := _scarce(e, name)) is not None],
-        shift=_shift(e),
-        referral=[name for name in reversed(sets) if gains[name].defined],
-        dips=[dip for name in sets if (dip := _dip(e, name)) is not None],
-        retained={name: left for name in e.sets if (left := _retained(e, name)) is not None},
-        missed=_missed(e, sets[-1]),
-        order=_order(e),
-        detection=detection if detection is not None and detection.defined else None,
-    )
+    return {
+        "worth": [own for found in worths.values() if (own := found[e.leader]) is not None],
+        "useful": {name: (found.count("useful"), len(found)) for name, found in kinds.items()},
+        "overall": _overall(outcomes),
+        "outcomes": outcomes,
+        "gains": [name for name in sets if gains[name].sign() == 1 and name in known],
+        "scarce": [few for name in sets if (few := _scarce(e, name)) is not None],
+        "shift": _shift(e),
+        "referral": [name for name in reversed(sets) if gains[name].defined],
+        "dips": [dip for name in sets if (dip := _dip(e, name)) is not None],
+        "retained": {name: left for name in e.sets if (left := _retained(e, name)) is not None},
+        "missed": _missed(e, sets[-1]),
+        "order": _order(e),
+        "detection": detection if detection is not None and detection.defined else None,
+    }
 
 
 def _worth(e: Evaluation, i: int, name: str) -> Worth | None:
@@ -119,28 +69,34 @@ def _dip(e: Evaluation, name: str) -> Fact | None:
     return {"set": name, "low": low, "high": high, "sure": sure, "lowest": float(band.y[below].min())}
 
 
-def _retained(e: Evaluation, name: str) -> Retained | None:
+def _retained(e: Evaluation, name: str) -> Fact | None:
+    """What referral does to the composition of a set, by the leading method: before, and among the retained images.
+
+    `change` is 1 or -1 where the share of referable images rises or falls, 0 where this is not shown; `below_baseline` tells whether
+    the accuracy after referral lies below always giving the retained images the answer of their larger class.
+    """
     case = e.first(e.leader, name)
     if case is None:
         return None
-
-    def pair(score: str) -> tuple[Quantity, Quantity]:
-        return e.lead_value(name, score), e.lead_value(name, e.at(score))
-
-    share = e.lead_value(name, e.at("prevalence"))
-    prevalence, accuracy = float(case.label.mean()), pair("accuracy")[1]
-    return Retained(name, prevalence, share, *pair("sensitivity"), *pair("specificity"), accuracy)
+    share, accuracy = (e.lead_value(name, e.at(score)) for score in ("prevalence", "accuracy"))
+    prevalence, larger = float(case.label.mean()), max(share.value, 1 - share.value)
+    return {
+        "set": name, "prevalence": prevalence, "retained_prevalence": share,
+        **{score: e.lead_value(name, score) for score in ("sensitivity", "specificity")},
+        **{f"retained_{score}": e.lead_value(name, e.at(score)) for score in ("sensitivity", "specificity")},
+        "change": share.sign(prevalence), "larger_class": larger,
+        "below_baseline": accuracy.defined and accuracy.value < larger,
+    }  # fmt: skip
 
 
 def _outcome(e: Evaluation, name: str) -> Fact:
-    """For how many methods referral by uncertainty is better or worse than random referral."""
     methods = [i for i in range(len(e.methods)) if (i, name) in e.cases]
     signs = [e.get(i, name, e.at("gain")).sign() for i in methods]
     counts = signs.count(1), signs.count(-1), len(signs)
     return {"set": name, "counts": counts, **dict(zip(("better", "worse", "methods"), counts, strict=True))}
 
 
-def _overall(outcomes: Sequence[Fact]) -> Overall:
+def _overall(outcomes: Sequence[Fact]) -> str:
     better, worse, total = (sum(numbers) for numbers in zip(*(one["counts"] for one in outcomes), strict=True))
     if better == total:
         return "better"
@@ -150,7 +106,6 @@ def _overall(outcomes: Sequence[Fact]) -> Overall:
 
 
 def _scarce(e: Evaluation, name: str) -> Fact | None:
-    """A set with too few errors or patients for intervals to be reliable."""
     case = e.first(e.leader, name)
     if case is None:
         return None
@@ -161,7 +116,6 @@ def _scarce(e: Evaluation, name: str) -> Fact | None:
 
 
 def _shift(e: Evaluation) -> Fact | None:
-    """The change of the AUROC of the leading method under shift, or of its accuracy where that is undefined."""
     if len(e.domains) < 2:
         return None
     score = "auroc" if all(e.lead_value(name, "auroc").defined for name in e.domains) else "accuracy"
@@ -170,15 +124,12 @@ def _shift(e: Evaluation) -> Fact | None:
 
 
 def _missed(e: Evaluation, name: str) -> Fact | None:
-    """Referable images that the leading method calls not referable and retains: their share of `positives`."""
     case, share = e.first(e.leader, name), e.lead_value(name, e.at("missed"))
     if case is None or not share.defined:
         return None
-    positives, prevalence = int(case.label.sum()), float(case.label.mean())
-    retained = e.lead_value(name, e.at("prevalence"))
-    return {
-        "set": name, "positives": positives, "share": share, "prevalence": prevalence, "retained": retained,
-    }  # fmt: skip
+    prevalence, retained = float(case.label.mean()), e.lead_value(name, e.at("prevalence"))
+    positives = int(case.label.sum())
+    return {"set": name, "positives": positives, "share": share, "prevalence": prevalence, "retained": retained}
 
 
 def _order(e: Evaluation) -> Fact | None:
@@ -189,13 +140,13 @@ def _order(e: Evaluation) -> Fact | None:
     leads = e.leads()
     if not leads or not e.same_images:
         return None
-    behind = sorted((lead for lead in leads if lead.gap.sign() > 0), key=lambda lead: lead.gap.value)
-    names = [method.name for method in e.methods]
+    ahead = [other for other, gap in leads.items() if gap.sign() > 0]
+    nearest = min(ahead, key=lambda other: leads[other].value, default="")
     return {
         "set": e.sets[-1],
-        "ahead": [names[lead.other] for lead in leads if lead.gap.sign() > 0],
-        "level": [names[lead.other] for lead in leads if lead.gap.sign() == 0],
+        "ahead": ahead,
+        "level": [other for other, gap in leads.items() if gap.sign() == 0],
         "others": len(leads),
-        "nearest": names[behind[0].other] if behind else "",
-        "gap": behind[0].gap if behind else Quantity(np.nan),
+        "nearest": nearest,
+        "gap": leads.get(nearest, Quantity(np.nan)),
     }

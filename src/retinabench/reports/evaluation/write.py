@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check_writable, write_bytes, write_json
@@ -21,7 +20,7 @@ from retinabench.metrics.clinical.decision_curve import SEVERE
 from retinabench.metrics.clinical.screening import Screened
 from retinabench.metrics.clinical.thresholds import DEFAULT, GOALS, DecisionThreshold, referral_rule
 from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
-from retinabench.metrics.policies import MOST_GROUPS, PolicyGrid, PolicyOutcome, policy_grid
+from retinabench.metrics.policies import MOST_GROUPS, PolicyGrid, policy_grid
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules
@@ -34,7 +33,7 @@ from retinabench.reports.evaluation.evaluation import (
     MOST_COLORS,
     Evaluation,
     EvaluationSettings,
-    MethodPredictions,
+    PredictionsByMethod,
     Progress,
     evaluate_methods,
     quantities,
@@ -46,7 +45,7 @@ from retinabench.reports.grade_section import grade_section
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import OTHERS, LegendEntry, drawing, mark
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
-from retinabench.reports.toolkit.pages import Explorer, Thumbnails, explorer
+from retinabench.reports.toolkit.pages import explorer
 from retinabench.reports.toolkit.tables import csv_bytes
 
 CONTENTS = (
@@ -61,6 +60,9 @@ READER = (0.9, 0.95)
 MOST_METHODS = 4
 THUMBNAIL_SIDE = 170
 IMAGES_PER_HOUR = 60.0
+TITLE = "Does the model know when it does not know?"
+ADDED = ("brier_skill", "net_benefit_gain")  # Scores of the page that `score` gives on request only.
+SCORED = 0.9  # Share of the work that is done when everything is scored.
 
 
 @drawing()
@@ -90,7 +92,7 @@ def render(
         "one_class": one_class,
         "single": len(evaluation.domains) == 1,
         "thresholds": _thresholds(evaluation),
-        "show": _show,
+        "show": lambda one, style="plain": one.whole_html(NumberFormat(2, signed=style == "signed")),
         "shown": _shown,
         "per_image": PER_IMAGE,
         "patients_tables": tables.patients_tables(evaluation),
@@ -117,7 +119,6 @@ def render(
 
 
 def _grades(evaluation: Evaluation) -> list[dict[str, object]]:
-    """Return the section on grades, nothing where no file has their probabilities."""
     methods = list(zip(evaluation.methods, evaluation.marks, evaluation.files, strict=True))
     found = {
         name: {
@@ -130,7 +131,6 @@ def _grades(evaluation: Evaluation) -> list[dict[str, object]]:
 
 
 def _rejections(evaluation: Evaluation) -> list[dict[str, object]]:
-    """Return what the section on compared uncertainties shows, by method and set."""
     shown = []
     for number, ((i, name), one) in enumerate(evaluation.rejections.items()):
         method, label = evaluation.methods[i].name, SET_LABELS[name].lower()
@@ -146,18 +146,12 @@ def _rejections(evaluation: Evaluation) -> list[dict[str, object]]:
     return shown
 
 
-def _show(quantity: Quantity, style: str = "plain") -> Markup:
-    return quantity.whole_html(NumberFormat(2, signed=style == "signed"))
-
-
 def _shown(share: Interval, scale: float = 100) -> str:
-    """Write a share with its interval: in percent, or of so many."""
     form = NumberFormat(0, scale=scale, suffix=" %" if scale == 100 else "").fitted(share.high - share.low)
     return f"{form(share.value)} {form.interval(share.low, share.high)}".rstrip()
 
 
 def _thresholds(evaluation: Evaluation) -> list[str]:
-    """Return what counts as referable: one rule for all, or one per method."""
     found = {
         method.name: list(dict.fromkeys(one.threshold.note or "P(referable) above 0.5" for one in files))
         for method, files in zip(evaluation.methods, evaluation.files, strict=True)
@@ -169,14 +163,12 @@ def _thresholds(evaluation: Evaluation) -> list[str]:
 
 
 def _legend(evaluation: Evaluation) -> list[LegendEntry]:
-    """The methods that the figures tell apart, then how many there are behind them."""
     told = [(one.name, mark) for one, mark in zip(evaluation.methods, evaluation.marks, strict=True) if mark != OTHERS]
     rest = len(evaluation.methods) - len(told)
     return [LegendEntry(name, mark) for name, mark in [*told, *([(f"{rest} other methods", OTHERS)] if rest else [])]]
 
 
 def _metadata(evaluation: Evaluation) -> list[tuple[str, str]]:
-    """Return what the files say of their task and network."""
     known = [p.metadata for method in evaluation.methods for p in method.predictions]
     found = []
     for key, term in (("task", "Task"), ("model", "Network")):
@@ -209,13 +201,8 @@ def _notes(evaluation: Evaluation) -> list[str]:
     return notes + [f"{scores}, {join_names(sets)}: {why}" for (scores, why), sets in undefined.items()]
 
 
-TITLE = "Does the model know when it does not know?"
-ADDED = ("brier_skill", "net_benefit_gain")  # Scores of the page that `score` gives on request only.
-SCORED = 0.9  # Share of the work that is done when everything is scored.
-
-
 def write_report(
-    methods: Sequence[MethodPredictions] | Mapping[str, Predictions | Sequence[Predictions]],
+    methods: PredictionsByMethod,
     out: str | Path,
     settings: EvaluationSettings = DEFAULTS,
     *,
@@ -227,8 +214,6 @@ def write_report(
 
     The same arguments give the same bytes. The page needs no network.
     """
-    if isinstance(methods, Mapping):
-        methods = [MethodPredictions.of(name, predictions) for name, predictions in methods.items()]
     tell = progress or (lambda _text, _share: None)
     found = evaluate_methods(methods, settings, progress=lambda text, share: tell(text, SCORED * share))
     tell("drawing figures", SCORED)
@@ -240,7 +225,6 @@ def write_report(
 def write_evaluation(
     evaluation: Evaluation, out: Path, *, title: str = TITLE, images: ImageSource | None = None
 ) -> Path:
-    """Write `index.html`, `scores.json`, `policies.json` and `table.csv` of an evaluation."""
     grids = policy_grids(evaluation)
     page = render(evaluation, grids, title=title, images=images)
     write_json(out / "policies.json", policy_records(evaluation, grids), indented=False)
@@ -257,11 +241,9 @@ def report_files(
     *,
     data: Path | None = None,
     shifted: Path | None = None,
-    title: str | None = None,
     progress: Bars = QUIET,
     read: ReadEach = read_each,
 ) -> Path:
-    """Write a report about files; seeds of one method and configuration are one method."""
     if shifted is not None and data is None:
         raise InputError("--shifted needs --data", hint="Name the folders as `train` had them.")
     files = find_files(paths)
@@ -272,13 +254,10 @@ def report_files(
         methods.setdefault(name, []).append(one)
     images = open_data(data, shifted).image if data is not None else None
     with progress.track("Report", 100, unit="%") as advance:
-        return write_report(
-            methods, out, settings, title=title or TITLE, images=images, progress=percent_steps(advance)
-        )
+        return write_report(methods, out, settings, images=images, progress=percent_steps(advance))
 
 
 def percent_steps(advance: Callable[[int], None]) -> Progress:
-    """Return a callback of (what, share done) for `advance`, which counts steps of 100."""
     done = 0
 
     def tell(_what: str, share: float) -> None:
@@ -309,7 +288,6 @@ def score_records(evaluation: Evaluation) -> list[JsonObject]:
 
 
 def table_csv(evaluation: Evaluation) -> bytes:
-    """Return every number of the evaluation in one long table, with all digits."""
     rows: list[list[object]] = []
     for (i, name, score), quantity in sorted(evaluation.estimates.items(), key=lambda item: item[0]):
         method = evaluation.methods[i]
@@ -318,9 +296,9 @@ def table_csv(evaluation: Evaluation) -> bytes:
         method = evaluation.methods[i]
         files = len(method.predictions)
         rows.append([method.name, "shifted_minus_in_domain", score, *_parts(quantity), files])
-    for lead in evaluation.leads():
-        assert lead.gap.place is not None
-        rows.append([lead.gap.place.entry, lead.set, evaluation.at("accuracy"), *_parts(lead.gap), ""])
+    for other, gap in evaluation.leads().items():
+        names = f"{evaluation.leading} − {other}", evaluation.sets[-1], evaluation.at("accuracy")
+        rows.append([*names, *_parts(gap), ""])
     header = ["method", "set", "score", "value", "low", "high", "standard_error", "files"]
     return csv_bytes(header, rows)
 
@@ -357,7 +335,7 @@ def _parts(quantity: Quantity) -> tuple[float, ...]:
 
 
 def report(
-    predictions: Predictions | Mapping[str, Predictions | Sequence[Predictions]],
+    predictions: Predictions | PredictionsByMethod,
     out: str | Path = "report",
     *,
     title: str = TITLE,
@@ -400,39 +378,23 @@ def report(
     return write_report(methods, out, settings, title=title)
 
 
-# ------------------------------------------------------------------ outcomes at other thresholds, of the sliders
-
-
-@dataclass(frozen=True)
-class Pathway:
-    """What the leading method and the reader do on one set at the stated pair of thresholds: numbers of images, of referable ones missed without referral (`alone`), the same of grade 3 and 4 (None without grades), and the outcome with referral."""
-
-    set: str
-    positives: int
-    severe: int | None
-    alone: int
-    severe_alone: int
-    outcome: PolicyOutcome
-
-
 def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
-    """Return the grids of the leading method and the next ones, of the first file of each."""
     others = [i for i in range(len(evaluation.methods)) if i != evaluation.leader]
-    order = [evaluation.leader, *others][:MOST_METHODS]
-    return {i: _grid(evaluation, i, MOST_GROUPS // len(order)) for i in order}
+    order, s = [evaluation.leader, *others][:MOST_METHODS], evaluation.settings
+    grids = {}
+    for i in order:
+        predictions, threshold = evaluation.methods[i].predictions[0], evaluation.files[i][0].threshold
+        rule = referral_rule(predictions, s.uncertainty, threshold.value, threshold=None, rate=s.referred)
+        stated = Screened(threshold, rule, (), READER, 0.0, IMAGES_PER_HOUR, None)
+        grids[i] = policy_grid(predictions, stated, most_groups=MOST_GROUPS // len(order))
+    return grids
 
 
-def _grid(evaluation: Evaluation, i: int, most_groups: int) -> PolicyGrid:
-    predictions, threshold = evaluation.methods[i].predictions[0], evaluation.files[i][0].threshold
-    rule = referral_rule(
-        predictions, evaluation.settings.uncertainty, threshold.value, threshold=None, rate=evaluation.settings.referred
-    )
-    stated = Screened(threshold, rule, (), READER, 0.0, IMAGES_PER_HOUR, None)
-    return policy_grid(predictions, stated, most_groups=most_groups)
+def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[dict[str, Any]]:
+    """Return what the leading method and the reader do on each set at the stated pair of thresholds.
 
-
-def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[Pathway]:
-    """Return what the leading method does at the stated pair, by set."""
+    Numbers of images, of referable ones missed without referral (`alone`), the same of grade 3 and 4, and the outcome with referral.
+    """
     found, grid = [], grids[evaluation.leader]
     i, j = grid.frozen
     for name, groups in grid.outcomes.items():
@@ -440,29 +402,25 @@ def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[Pathw
         assert case is not None, "a set with outcomes has images"
         severe = np.zeros(len(case), bool) if case.grade is None else (case.grade >= SEVERE) & case.label
         lost = case.label & ~case.called
-        found.append(
-            Pathway(
-                name, int(case.label.sum()), None if case.grade is None else int(severe.sum()), int(lost.sum()),
-                int((lost & severe).sum()), groups[""][i][j],
-            )
-        )  # fmt: skip
+        found.append({
+            "set": name, "positives": int(case.label.sum()), "severe": int(severe.sum()), "alone": int(lost.sum()),
+            "severe_alone": int((lost & severe).sum()), "outcome": groups[""][i][j],
+        })  # fmt: skip
     return found
 
 
-def page_explorer(evaluation: Evaluation, grids: dict[int, PolicyGrid], images: ImageSource | None) -> Explorer:
+def page_explorer(evaluation: Evaluation, grids: dict[int, PolicyGrid], images: ImageSource | None) -> dict[str, Any]:
     named = {evaluation.methods[i].name: grid for i, grid in grids.items()}
-    return explorer(named, READER, None if images is None else _thumbnails(images))
+    if images is None:
+        return explorer(named, READER, None)
 
-
-def _thumbnails(images: ImageSource) -> Thumbnails:
     def thumbnail(image_id: str) -> str:
         image = images(image_id)
         return "" if image is None else data_uri(image, THUMBNAIL_SIDE)[0]
 
-    return thumbnail
+    return explorer(named, READER, thumbnail)
 
 
 def policy_records(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> JsonObject:
-    """Return all numbers of the sliders for `policies.json`."""
     entries = [{"entry": evaluation.methods[i].name, **grid.to_dict()} for i, grid in grids.items()]
     return {"schema": "retinabench.policies/1", "reader": list(READER), "entries": entries}

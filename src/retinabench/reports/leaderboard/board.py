@@ -186,17 +186,12 @@ def _board(
 
 
 def known_score(score: str) -> str:
-    """Return the name of a score of the board, or raise `InputError` with the nearest one."""
     if score not in SCORES:
         raise InputError(f"'{score}' is not a score of the board", hint=nearest(score, SCORES))
     return score
 
 
-# ------------------------------------------------------------------------------------------------------ entries
-
-
 def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[Submission]:
-    """Read submissions, folders of submissions, and bare predictions files, whose benchmark is found by their test images."""
     entries: list[Submission] = []
     files: list[Path] = []
     for path in paths:
@@ -224,7 +219,6 @@ def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> lis
 
 
 def _benchmark_of(predictions: Predictions) -> str:
-    """Return the benchmark whose test images predictions hold."""
     own = np.sort(predictions.image_id[predictions.split == "test"])
     for name in benchmark_names():
         truth = truth_of(name)
@@ -252,37 +246,19 @@ def _bare_card(title: str, number: int) -> Card:
     )
 
 
-# ---------------------------------------------------------------------------------------------------- baselines
-
-
-@dataclass(frozen=True, eq=False)
-class BaselineSeed:
-    """One seed of a baseline: its card, its number, and the predictions of its validation and test images."""
-
-    card: Card
-    seed: int
-    predictions: Predictions
-
-
-def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[BaselineSeed]) -> Path:
-    """Write the baselines of a benchmark into the package: the seeds of all methods, of the same images."""
-    first = baselines[0].predictions
-    order = np.lexsort((first.image_id, first.split != "test"))
-    ids = first.image_id[order]
-    columns: dict[str, Any] = {"image_id": ids, "split": first.split[order]}
-    cards: dict[str, Card] = {}
-    for one in baselines:
-        rows = np.argsort(one.predictions.image_id)
-        place = rows[np.searchsorted(one.predictions.image_id[rows], ids)]
-        if not np.array_equal(one.predictions.image_id[place], ids):
-            raise InputError(f"{one.card.name}, seed {one.seed}, predicts other images")
-        cards[one.card.name] = one.card
-        columns[f"p:{one.card.name}:{one.seed}"] = one.predictions.prob[place].astype(np.float32)
-        if (own := one.predictions.uncertainty) is not None:
-            columns[f"u:{one.card.name}:{one.seed}"] = own[place].astype(np.float32)
-    about = json.dumps([card.model_dump(mode="json") for card in cards.values()], sort_keys=True)
-    table = pa.table(columns).replace_schema_metadata({KEY: about.encode()})
-    sink = io.BytesIO()
+def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[tuple[Card, int, Predictions]]) -> Path:
+    """Write the baselines of a benchmark into the package: card, seed and `checked` predictions of each."""
+    ids, split = baselines[0][2].image_id, baselines[0][2].split
+    columns: dict[str, Any] = {"image_id": ids, "split": split}
+    for card, seed, one in baselines:
+        if not np.array_equal(one.image_id, ids):
+            raise InputError(f"{card.name}, seed {seed}, predicts other images")
+        columns[f"p:{card.name}:{seed}"] = one.prob.astype(np.float32)
+        if one.uncertainty is not None:
+            columns[f"u:{card.name}:{seed}"] = one.uncertainty.astype(np.float32)
+    cards = {card.name: card.model_dump(mode="json") for card, *_ in baselines}
+    about = json.dumps(list(cards.values()), sort_keys=True).encode()
+    table, sink = pa.table(columns).replace_schema_metadata({KEY: about}), io.BytesIO()
     numbers = [name for name in columns if name[:2] in ("p:", "u:")]
     pa.parquet.write_table(
         table, sink, compression="zstd", use_dictionary=["split"], use_byte_stream_split=numbers, write_statistics=False

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from retinabench.core.results import IntervalRow, draw_intervals
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
@@ -36,20 +35,21 @@ from retinabench.reports.toolkit.figures import (
     to_svg,
 )
 from retinabench.reports.toolkit.pages import Fact, render
-from retinabench.reports.toolkit.tables import Table, cell_html
+from retinabench.reports.toolkit.tables import cell_html
 
-Floats = NDArray[np.float64]
 HEIGHT, BINS = 300, 8
 Curves = Mapping[str, tuple[Floats, Floats]]
+Failure = dict[str, str]  # An image that is predicted wrongly.
+EACH = 6
+PACKAGE = "retinabench.reports.leaderboard"
+REFERENCE = "map"  # whose curves stand beside those of every method
 
 
 def set_marks(sets: Sequence[str]) -> dict[str, Mark]:
-    """Return the mark of each set's line; dashed lines of the same colour are MAP's."""
     return {name: Mark(k, 0) for k, name in enumerate(sets)}
 
 
 def curves_of(seeds: Sequence[Predictions], name: str) -> Curves:
-    """Return the curves of a method on a set: the mean over its seeds."""
     cases = [case for one in seeds if (case := SetPredictions.of(one, name)) is not None]
     wholes = [case.cases.weighted() for case in cases]
     roc = np.mean([sensitivity_within(w, GRID) for w in wholes], axis=0)
@@ -96,22 +96,7 @@ def _referral(lines: Sequence[Line]) -> Figure:
     return figure
 
 
-EACH = 6
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An image that is predicted wrongly."""
-
-    image_id: str
-    file: str
-    truth: str
-    predicted: str
-    place: str
-
-
 def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failure]:
-    """Return the wrong predictions of a set with the least uncertainty, missed disease first."""
     case = SetPredictions.of(predictions, name)
     if case is None:
         return []
@@ -123,60 +108,24 @@ def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failur
         image = str(case.image_id[row])
         grade = "" if case.grade is None else f", grade {case.grade[row]}"
         called = "referable" if case.called[row] else "not referable"
-        found.append(
-            Failure(
-                image,
-                image_file(image) if shown else "",
-                ("Referable" if case.label[row] else "Not referable") + grade,
-                f"Predicted {called}, {probability_text(float(case.prob[row]))}",
-                SET_LABELS[name].lower(),
-            )
-        )
+        found.append({
+            "image_id": image, "file": image_file(image) if shown else "", "place": SET_LABELS[name].lower(),
+            "truth": ("Referable" if case.label[row] else "Not referable") + grade,
+            "predicted": f"Predicted {called}, {probability_text(float(case.prob[row]))}",
+        })  # fmt: skip
     return found
 
 
 def image_file(image_id: str) -> str:
-    """Return the name of an image's file, which no name of an image can lead out of its folder."""
     return f"{hashlib.sha256(image_id.encode()).hexdigest()[:16]}.jpg"
 
 
-PACKAGE = "retinabench.reports.leaderboard"
-REFERENCE = "map"  # whose curves stand beside those of every method
-
-
-@dataclass(frozen=True)
-class SetSection:
-    """A set on a benchmark's page."""
-
-    name: str
-    label: str
-    counts: str
-    scores: list[tuple[str, str]]
-    rows: list[rows.MethodRow]
-    finding: str
-    panel: Panel
-
-
-@dataclass(frozen=True)
-class MethodSection:
-    """A benchmark on a method's page."""
-
-    board: BenchmarkBoard
-    table: Table
-    legend: list[LegendEntry]
-    panels: list[Panel]
-    failures: list[Failure]
-    downloads: list[tuple[str, str]]
-
-
 def index_page(boards: Sequence[BenchmarkBoard]) -> str:
-    """Return the first page: every benchmark with its standings by the primary score."""
     sections = [(board, _section(board, next(iter(board.sets)))) for board in boards]
     return _render("index.html.j2", title="Leaderboard", sections=sections, root="")
 
 
 def benchmark_page(board: BenchmarkBoard) -> str:
-    """Return the page of a benchmark: a sortable table per set."""
     return _render(
         "benchmark.html.j2",
         title=board.benchmark.title,
@@ -188,7 +137,6 @@ def benchmark_page(board: BenchmarkBoard) -> str:
 
 
 def pairs_page(board: BenchmarkBoard, name: str, score: str) -> str:
-    """Return the page of one ranking: ranks and all pairwise differences."""
     spec = SPECS[score]
     ranked = board.sets[name][score]
     standing = [
@@ -214,7 +162,7 @@ def method_page(key: str, boards: Sequence[BenchmarkBoard], shown: Mapping[str, 
     sections = [_method_section(board, key, shown[board.benchmark.name]) for board in boards]
     return _render(
         "method.html.j2",
-        title=boards[0].entries[key].title,
+        title=entry.title,
         entry=entry,
         key=key,
         kind=rows.KINDS[entry.kind],
@@ -230,7 +178,6 @@ def printed_page(boards: Sequence[BenchmarkBoard]) -> str:
 
 
 def failures_of(board: BenchmarkBoard, key: str, *, shown: bool) -> list[Failure]:
-    """Return the failures of a method's first seed on all sets of a benchmark."""
     first = board.entries[key].seeds[0]
     return [one for name in board.benchmark.sets for one in failures(first, name, shown=shown)]
 
@@ -240,7 +187,7 @@ def _render(template: str, **context: Any) -> str:
 
 
 @drawing()
-def _section(board: BenchmarkBoard, name: str) -> SetSection:
+def _section(board: BenchmarkBoard, name: str) -> dict[str, object]:
     found, specs = board.sets[name], rows.specs_of(board, name)
     patients = "" if found.patients is None else f" of {found.patients:,} patients"
     ranked, label = found[specs[0].name], f"{specs[0].label}, {SET_LABELS[name].lower()}"
@@ -258,24 +205,19 @@ def _section(board: BenchmarkBoard, name: str) -> SetSection:
         IntervalRow(board.entries[key].title, (one := ranked.models[key]).value, one.low, one.high) for key in order
     ]
     draw_intervals(lines, axes, label=specs[0].heading)
-    return SetSection(
-        name,
-        SET_LABELS[name],
-        f"{found.images:,} images{patients}, {found.positives:,} referable",
-        [(spec.name, spec.heading) for spec in specs],
-        rows.method_rows(board, name),
-        finding,
-        Panel.of(
-            figure,
-            f"{board.benchmark.name}-{name}-dots",
-            finding,
-            "Each method with its 95 % interval over patients, the best first.",
-        ),
-    )
+    said = "Each method with its 95 % interval over patients, the best first."
+    return {
+        "name": name,
+        "label": SET_LABELS[name],
+        "counts": f"{found.images:,} images{patients}, {found.positives:,} referable",
+        "scores": [(spec.name, spec.heading) for spec in specs],
+        "rows": rows.method_rows(board, name),
+        "panel": Panel.of(figure, f"{board.benchmark.name}-{name}-dots", finding, said),
+    }
 
 
 @drawing()
-def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -> MethodSection:
+def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -> dict[str, object]:
     name = board.benchmark.name
     sets: tuple[str, ...] = board.benchmark.sets
     seeds = board.entries[key].seeds
@@ -286,17 +228,15 @@ def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -
     legend = [LegendEntry(SET_LABELS[part], marks[part]) for part in sets]
     if others:
         legend += [LegendEntry(f"MAP, {SET_LABELS[part].lower()}", Mark(marks[part].hue, 2)) for part in sets]
-    return MethodSection(
-        board,
-        rows.scores_table(board, key),
-        legend,
-        panels(ours, others, name),
-        list(shown),
-        [
-            (f"predictions/{key}/{name}/seed-{one.metadata['seed']}.parquet", f"seed {one.metadata['seed']}")
-            for one in seeds
-        ],
-    )
+    numbers = [one.metadata["seed"] for one in seeds]
+    return {
+        "board": board,
+        "table": rows.scores_table(board, key),
+        "legend": legend,
+        "panels": panels(ours, others, name),
+        "failures": shown,
+        "downloads": [(f"predictions/{key}/{name}/seed-{seed}.parquet", f"seed {seed}") for seed in numbers],
+    }
 
 
 def _facts(key: str, boards: Sequence[BenchmarkBoard]) -> list[Fact]:

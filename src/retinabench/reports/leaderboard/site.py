@@ -48,7 +48,11 @@ def write_site(
     folder = Workspace(out, "leaderboard site", MANIFEST)
     folder.check_empty()
     with folder.lock():
-        found = _failures(boards, images or {})
+        found = {
+            (key, board.benchmark.name): pages.failures_of(board, key, shown=board.benchmark.name in (images or {}))
+            for board in boards
+            for key in board.entries
+        }
         names = list(_names(boards, found))
         before = [str(name) for name in (folder.manifest() or {}).get("files", [])]
         _write_manifest(out, sorted({*before, *names}))
@@ -68,15 +72,6 @@ def _write_manifest(out: Path, names: Sequence[str]) -> None:
     write_bytes(out / MANIFEST, json_text({"schema": "retinabench.site/1", "files": list(names)}).encode())
 
 
-def _failures(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource]) -> Failures:
-    """Return the failures of every entry, by its key and benchmark."""
-    return {
-        (key, board.benchmark.name): pages.failures_of(board, key, shown=board.benchmark.name in images)
-        for board in boards
-        for key in board.entries
-    }
-
-
 def _names(boards: Sequence[BenchmarkBoard], found: Failures) -> Iterator[str]:
     yield from ("index.html", "printed.html", "board.json")
     for board in boards:
@@ -86,7 +81,7 @@ def _names(boards: Sequence[BenchmarkBoard], found: Failures) -> Iterator[str]:
         for key, entry in board.entries.items():
             yield f"methods/{key}.html"
             yield from (_download(key, name, one) for one in entry.seeds)
-            yield from (f"images/{name}/{one.file}" for one in found[key, name] if one.file)
+            yield from (f"images/{name}/{one['file']}" for one in found[key, name] if one["file"])
 
 
 def _download(key: str, benchmark: str, one: Predictions) -> str:
@@ -94,7 +89,6 @@ def _download(key: str, benchmark: str, one: Predictions) -> str:
 
 
 def _contents(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource], found: Failures) -> Content:
-    """Yield the path and content of every file; the index comes last, when all that it links to is there."""
     by_key: dict[str, list[BenchmarkBoard]] = {}
     for board in boards:
         for key, entry in board.entries.items():
@@ -118,9 +112,8 @@ def _contents(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource
 
 
 def _images(board: BenchmarkBoard, source: ImageSource | None, found: Failures) -> Content:
-    """Yield each image of the galleries of a benchmark once."""
     name = board.benchmark.name
-    ids = {one.image_id for key in board.entries for one in found[key, name]}
+    ids = {one["image_id"] for key in board.entries for one in found[key, name]}
     for image_id in sorted(ids) if source is not None else ():
         if source is not None and (image := source(image_id)) is not None:
             jpeg = base64.b64decode(data_uri(image)[0].partition(",")[2])

@@ -55,9 +55,6 @@ Kind = Literal["baseline", "submission", "file", "trivial"]
 """Where an entry comes from: the package, a submission, a bare file; or it is no method, and shown without a rank."""
 
 
-# ---------------------------------------------------------------------------------------------------- the card
-
-
 class Card(Frozen):
     """What a submission says of itself."""
 
@@ -100,7 +97,6 @@ class Card(Frozen):
 
 
 def is_address(text: str) -> bool:
-    """Tell whether a text is an https address that a page may link to."""
     if len(text) > 500 or re.search(r"[\s<>\"'`\\\x00-\x20\x7f]", text) or visible(text) != text:
         return False
     try:
@@ -111,7 +107,6 @@ def is_address(text: str) -> bool:
 
 
 def read_card(folder: Path) -> Card:
-    """Read the card of a submission, or raise `InputError` with the entry that is missing, unknown or not valid."""
     file = folder / CARD
     try:
         if check(file).stat().st_size > MOST_CARD_BYTES:
@@ -139,7 +134,6 @@ def read_card(folder: Path) -> Card:
 
 
 def card_toml(card: Card) -> str:
-    """Return a card as TOML, the same text for the same card."""
     lines, tables = [], []
     for key, value in card.model_dump().items():
         if isinstance(value, dict):
@@ -160,17 +154,12 @@ def _quoted(text: str) -> str:
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\u{ord(match[0]):04x}", escaped) + '"'
 
 
-# --------------------------------------------------------------------------------------------- a predictions file
-
-
 def read_checked(file: Path, benchmark: FrozenBenchmark) -> Predictions:
-    """Read a predictions file and check it against a benchmark, see `checked`."""
     check_size(file)
     return checked(read_predictions(file), benchmark)
 
 
 def check_size(file: Path) -> None:
-    """Raise `InputError` where a file is larger than any submission needs."""
     if file.is_file() and (size := file.stat().st_size) > MOST_BYTES:
         raise InputError(
             f"has {size / 2**20:,.0f} MB; a submission's file may have {MOST_BYTES / 2**20:.0f}",
@@ -261,7 +250,6 @@ def _check_splits(
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every value of nested metadata as text, with the keys that lead to it."""
     if isinstance(tree, Mapping):
         for key, value in tree.items():
             yield from _leaves(value, f"{path}.{key}".strip("."))
@@ -281,9 +269,6 @@ def _refused(
 ) -> InputError:
     number = None if row is None else row + 1
     return InputError(problem, file=predictions.source, row=number, column=column, hint=hint)
-
-
-# --------------------------------------------------------------------------------------------------- the folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,14 +294,12 @@ class Submission:
 
 
 def find_submissions(folder: Path) -> list[Path]:
-    """Return the submissions in a folder: itself, or those below it, sorted by name."""
     if (folder / CARD).is_file():
         return [folder]
     return sorted(path.parent for path in folder.glob(f"*/{CARD}"))
 
 
 def read_submission(folder: Path) -> Submission:
-    """Read a submission and check all of it; raises `InputError` with the first thing that is wrong."""
     if not folder.is_dir() or folder.is_symlink():
         raise InputError("is not a folder", file=folder, hint="Name the folder that holds card.toml.")
     card = read_card(folder)
@@ -383,7 +366,6 @@ def _parts(folder: Path) -> Iterator[Path]:
 
 
 def _seed_files(part: Path, benchmark: FrozenBenchmark, card: Card) -> list[tuple[int, Path]]:
-    """Return the files of a benchmark's folder by seed; as many as it asks for."""
     found: dict[int, Path] = {}
     for path in sorted(part.iterdir()):
         match = SEED_FILE.fullmatch(path.name)
@@ -405,7 +387,6 @@ def _seed_files(part: Path, benchmark: FrozenBenchmark, card: Card) -> list[tupl
 
 
 def _check_copies(seeds: tuple[Predictions, ...], card: Card) -> None:
-    """Raise where two seeds are the same file: their standard error would be too small."""
     for k, one in enumerate(seeds):
         for other in seeds[:k]:
             if np.array_equal(one.image_id, other.image_id) and np.array_equal(one.prob, other.prob):
@@ -420,7 +401,6 @@ def _check_copies(seeds: tuple[Predictions, ...], card: Card) -> None:
 
 
 def _check_images(card: Card, benchmark: FrozenBenchmark, folder: Path) -> list[str]:
-    """Compare the hash of the images that the card states with the definition; a note where it states none."""
     stated = card.images_sha256.get(benchmark.name)
     if stated is None:
         return [f"{benchmark.name}: the card does not state images_sha256, so its images are not verified"]
@@ -434,7 +414,6 @@ def _check_images(card: Card, benchmark: FrozenBenchmark, folder: Path) -> list[
 
 
 def _check_manifest(folder: Path) -> None:
-    """Compare every file with the hashes of a packed submission."""
     file = folder / MANIFEST
     if not file.exists() and not file.is_symlink():
         return

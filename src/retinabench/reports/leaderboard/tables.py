@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from markupsafe import Markup
+from typing import Any
 
 from retinabench.metrics.comparison import RankedModel, RankedPair, rank_methods
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.metrics.registry import ScoreSpec
 from retinabench.reports.leaderboard.board import BenchmarkBoard
-from retinabench.reports.leaderboard.submission import Card, Kind
 from retinabench.reports.toolkit.number_format import THREE_DIGITS, NumberFormat, Quantity, p_value
 from retinabench.reports.toolkit.printed import printed_tables
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, cell_html
@@ -28,77 +25,42 @@ TITLES_2019 = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SortableCell:
-    """A cell of a sortable table: its content and the number that orders it, empty where it is undefined."""
-
-    content: Markup
-    order: str
-
-
-@dataclass(frozen=True)
-class MethodRow:
-    """A method in a table of a benchmark: `key` names its page, `ranks` is the range of its rank by the primary score, `cells` are one per score."""
-
-    key: str
-    title: str
-    kind: Kind
-    card: Card
-    ranks: str
-    order: str
-    cells: tuple[SortableCell, ...]
-
-
-@dataclass(frozen=True)
-class PairCell:
-    """A pair of two methods: `better`, `worse`, `tie` or `self`, and a sentence."""
-
-    state: str
-    sign: str
-    text: str
-
-
 def rank_text(best: int, worst: int) -> str:
-    """Return the range of a rank, such as `1–4`; a dash where the score is undefined."""
     if not best:
         return "–"
     return str(best) if best == worst else f"{best}–{worst}"
 
 
 def score_cell(model: RankedModel, *, with_rank: bool = False) -> Cell:
-    """Return the cell of a score: the value with its interval and, of several seeds, its standard error; below it the rank."""
     below = f"rank {rank_text(model.best, model.worst)}" if with_rank and model.best else ""
     return Cell.number(model.value, model.low, model.high, model.error, below=below)
 
 
 def specs_of(board: BenchmarkBoard, name: str) -> list[ScoreSpec]:
-    """Return the scores that a set has, the primary one first."""
     names = sorted(board.sets[name].scores, key=lambda score: score != board.benchmark.primary)
     return [SPECS[score] for score in names]
 
 
-def method_rows(board: BenchmarkBoard, name: str) -> list[MethodRow]:
-    """Return the methods on a set, the best first by the primary score."""
+def method_rows(board: BenchmarkBoard, name: str) -> list[dict[str, Any]]:
+    """The best method first; a cell is its HTML and the number that orders it, empty where it is undefined."""
     found, rows = board.sets[name], []
     first = found[board.benchmark.primary]
     for key in first.order():
         models = [found[spec.name].models[key] for spec in specs_of(board, name)]
-        cells = tuple(
-            SortableCell(
-                cell_html(score_cell(one, with_rank=True)), f"{one.value:.12g}" if math.isfinite(one.value) else ""
-            )
-            for one in models
-        )
         best, worst = first.models[key].best, first.models[key].worst
-        entry, order = board.entries[key], str(best * 1000 + worst) if best else ""
-        rows.append(
-            MethodRow(key, board.entries[key].title, entry.kind, entry.card, rank_text(best, worst), order, cells)
-        )
+        rows.append({
+            "key": key, "entry": board.entries[key], "ranks": rank_text(best, worst),
+            "order": str(best * 1000 + worst) if best else "",
+            "cells": [
+                (cell_html(score_cell(one, with_rank=True)), f"{one.value:.12g}" if math.isfinite(one.value) else "")
+                for one in models
+            ],
+        })  # fmt: skip
     return rows
 
 
-def pair_matrix(board: BenchmarkBoard, name: str, score: str) -> list[tuple[str, str, list[PairCell]]]:
-    """Return key, title and pairs of every method; rows and columns have the order of the ranking."""
+def pair_matrix(board: BenchmarkBoard, name: str, score: str) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
+    """Key, title and cells of each method in the order of the ranking; a cell is its state, sign and sentence."""
     ranking = board.sets[name][score]
     better, order = ranking.better(), ranking.order()
     rows = []
@@ -106,7 +68,7 @@ def pair_matrix(board: BenchmarkBoard, name: str, score: str) -> list[tuple[str,
         cells = []
         for b in order:
             state = "self" if a == b else "better" if (a, b) in better else "worse" if (b, a) in better else "tie"
-            cells.append(PairCell(state, SIGNS[state], "" if a == b else _pair_text(ranking.pair(a, b))))
+            cells.append((state, SIGNS[state], "" if a == b else _pair_text(ranking.pair(a, b))))
         rows.append((a, board.entries[a].title, cells))
     return rows
 
@@ -136,7 +98,6 @@ def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
 
 
 def scores_table(board: BenchmarkBoard, key: str) -> Table:
-    """Return all scores of one method, a row per score and a column per set."""
     names = list(dict.fromkeys(score for found in board.sets.values() for score in found.scores))
     rows = []
     for score in names:
@@ -150,7 +111,6 @@ def scores_table(board: BenchmarkBoard, key: str) -> Table:
 
 
 def printed_page_tables(boards: Sequence[BenchmarkBoard]) -> list[Table]:
-    """Return Table 1 of 2019 with our baselines beside the printed rows, and the competition's tables as printed."""
     found = [_table_2019(name, boards) for name in ("in_domain", "shifted")]
     return found + [printed_tables()[f"competition-2021-table-{number}"].table() for number in (2, 3)]
 
@@ -171,7 +131,6 @@ def _table_2019(name: str, boards: Sequence[BenchmarkBoard]) -> Table:
 
 
 def _our_rows(board: BenchmarkBoard, name: str, scores: Sequence[str]) -> Iterator[Row]:
-    """Yield the baselines of a board at the shares that the paper retains."""
     chosen = {key: e.seeds for key, e in board.entries.items() if e.kind == "baseline"}
     if not chosen:
         return

@@ -36,6 +36,10 @@ SINGLE = ("map", "mfvi", "radial", "fsvi", "dropout", "rank1")
 ENSEMBLES = tuple(f"{name} ensemble" for name in SINGLE)
 VARIATIONAL = ("mfvi", "radial", "fsvi", "rank1")
 NHS = 0.85, "sensitivity_at_specificity_80"
+_DROPOUT = ("dropout", "dropout ensemble")
+_OTHERS = tuple(name for name in (*SINGLE, *ENSEMBLES) if name not in _DROPOUT)
+Models = Mapping[str, tuple[Sequence[Predictions], Subsets]]
+"""Method -> its runs, and the seeds behind each."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,6 @@ class JudgedClaim(Document):
 
 
 def _each(methods: Sequence[str], task: str, of_set: str, above: str, below: str) -> tuple[Statement, ...]:
-    """Of each method: a score is larger than another score of the same images."""
     return tuple(
         Statement(f"{name}: {above} − {below}", *(Number((name,), task, of_set, score) for score in (above, below)))
         for name in methods
@@ -115,7 +118,6 @@ def _each(methods: Sequence[str], task: str, of_set: str, above: str, below: str
 
 
 def _against(methods: Sequence[str], other: str, task: str, of_set: str, score: str) -> tuple[Statement, ...]:
-    """Each method has a larger score than another method."""
     return tuple(
         Statement(f"{name} − {other}", Number((name,), task, of_set, score), Number((other,), task, of_set, score))
         for name in methods
@@ -123,7 +125,6 @@ def _against(methods: Sequence[str], other: str, task: str, of_set: str, score: 
 
 
 def _reach(methods: Sequence[str], of_set: str, *, reached: bool) -> tuple[Statement, ...]:
-    """Each method has, or has not, the sensitivity that the NHS asks for."""
     least, score = NHS
     found = [(name, Number((name,), COUNTRY, of_set, score)) for name in methods]
     return tuple(
@@ -139,8 +140,6 @@ def _sets(methods: Sequence[str], task: str) -> tuple[Statement, ...]:
     )
 
 
-_DROPOUT = ("dropout", "dropout ensemble")
-_OTHERS = tuple(name for name in (*SINGLE, *ENSEMBLES) if name not in _DROPOUT)
 CLAIMS = (
     Claim("6.2", "The AUROC is higher under Severity Shift than in domain", _sets(SINGLE, SEVERITY)),
     Claim(
@@ -207,10 +206,6 @@ CLAIMS = (
 )  # fmt: skip
 
 
-Models = Mapping[str, tuple[Sequence[Predictions], Subsets]]
-"""Method -> its runs, and the seeds behind each."""
-
-
 def judge_claims(
     tasks: Mapping[str, Models], bootstrap: int, seed: int, claims: Sequence[Claim] = CLAIMS, progress: Progress = QUIET
 ) -> list[JudgedClaim]:
@@ -266,7 +261,6 @@ class _Sides:
         return mean_difference(above[0], other, min(above[1], below[1], replicates) - 1.0, LEVEL)
 
     def why_missing(self, number: Number) -> str | None:
-        """Return why a number has no value, None where it has one."""
         if (number.task, number.set) not in self.sets:
             return f"there are no {SET_LABELS[number.set].lower()} images of the task '{number.task}'"
         names = (*number.methods, *number.minus)
@@ -286,7 +280,6 @@ class _Sides:
         return list(range(first, first + lengths[name]))
 
     def side(self, number: Number) -> tuple[Side, float]:
-        """Return the mean over methods and its patients; it has effects of seeds where all methods have the same seeds."""
         one, k = self.place(number)
         of = difference_method(one.scores[k].interval).of
         value, draws, patients, effects = 0.0, np.zeros(len(one.draws)), math.inf, []
@@ -304,14 +297,8 @@ class _Sides:
 
 
 def claims_table(judged: Sequence[JudgedClaim]) -> Table:
-    """Return one row per claim: its verdict, and how many of its statements are resolved as claimed and against it."""
-    columns = [
-        Column("claim", text=True),
-        Column("verdict", text=True),
-        Column("as claimed"),
-        Column("against"),
-        Column("of"),
-    ]
+    columns = [Column(name, text=True) for name in ("claim", "verdict")]
+    columns += [Column(name) for name in ("as claimed", "against", "of")]
     rows = []
     for one in judged:
         known = [part.resolved for part in one.statements if math.isfinite(part.difference)]
@@ -321,24 +308,15 @@ def claims_table(judged: Sequence[JudgedClaim]) -> Table:
 
 
 def write_claims(judged: Sequence[JudgedClaim], out: Path) -> list[Path]:
-    """Write `claims.json`, and `claims.md` with every statement, its difference, interval and p-value."""
     form = NumberFormat(3, signed=True)
     parts = [to_markdown(claims_table(judged))]
     for one in judged:
-        rows = [
-            Row(
-                part.label,
-                [
-                    Cell.number(part.difference, part.low, part.high, form=form, why=part.why or ""),
-                    Cell(p_value(part.p_holm)),
-                ],
-            )
-            for part in one.statements
-        ]
-        columns = [Column("difference"), Column("p (Holm)")]
-        parts.append(
-            to_markdown(Table.of(f"{one.section}: {one.text}: {one.verdict}", columns, rows, row_header="statement"))
-        )
+        rows = []
+        for part in one.statements:
+            difference = Cell.number(part.difference, part.low, part.high, form=form, why=part.why or "")
+            rows.append(Row(part.label, [difference, Cell(p_value(part.p_holm))]))
+        columns, caption = [Column("difference"), Column("p (Holm)")], f"{one.section}: {one.text}: {one.verdict}"
+        parts.append(to_markdown(Table.of(caption, columns, rows, row_header="statement")))
     files = [out / "claims.md", out / "claims.json"]
     write_bytes(files[0], "\n".join(["# Claims of Band et al. 2021", "", *parts]).encode())
     write_json(files[1], {"schema": "retinabench.claims/1", "claims": [one.to_dict() for one in judged]})

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import Advance, Progress
 from retinabench.core.subprocesses import in_processes
-from retinabench.metrics.bootstrap import check_seed
 from retinabench.metrics.comparison import rank_methods
 from retinabench.metrics.paired import align
-from retinabench.metrics.scoring import RULES
+from retinabench.metrics.scoring import ScoreSettings
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.io import ReadEach, find_files, read_each
 from retinabench.predictions.table import Predictions
@@ -33,7 +31,6 @@ from retinabench.reports.papers.measurements import (
     measure,
 )
 
-Floats = NDArray[np.float64]
 COLUMNS = ("file", "method", "task", "dataset", "criterion", "blur", "seed", "members")
 _INTEGERS = ("blur", "seed", "members")
 _PARALLEL_FROM = 400_000  # images in all files below which starting processes takes longer than measuring
@@ -144,12 +141,7 @@ def collect(
     progress: Progress,
     read: ReadEach = read_each,
 ) -> Collection:
-    """Read, align and measure all files; return the results of each task."""
-    if rules not in RULES:
-        raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
-    if bootstrap < 0:
-        raise InputError(f"{bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
-    check_seed(seed)
+    ScoreSettings(rules, bootstrap, seed)  # type: ignore[arg-type]  # refuses unknown rules
     paths = find_files(files)
     if not paths:
         raise InputError("there is nothing to tabulate", hint="Give one predictions file or more.")
@@ -199,7 +191,6 @@ def _place(one: Origin) -> Origin:
 
 
 def reduced(predictions: Predictions, exact: bool) -> Predictions:
-    """Return the test images with the mean probability and the uncertainty that orders referral, without samples."""
     test = predictions.select(split="test")
     if test is None:
         raise InputError("holds no image of the test split", file=predictions.source)
@@ -228,14 +219,12 @@ def _with_datasets(origins: Sequence[Origin], tests: Sequence[Predictions]) -> l
 
 
 def _digest(test: Predictions) -> str:
-    """Return a hash of the images and their labels in any order."""
     order = np.argsort(test.image_id, kind="stable")
     names = "\n".join(test.image_id[order].tolist()).encode()
     return hashlib.sha256(names + test.label[order].astype(np.int8).tobytes()).hexdigest()
 
 
 def _refuse_duplicates(origins: Sequence[Origin], paths: Sequence[Path]) -> None:
-    """Refuse a run that is named twice: its method would look more certain than it is."""
     seen: dict[object, Path] = {}
     for one, path in zip(origins, paths, strict=True):
         if one.seed is None:
@@ -251,7 +240,6 @@ def _refuse_duplicates(origins: Sequence[Origin], paths: Sequence[Path]) -> None
 
 
 def _aligned(tests: Sequence[Predictions], origins: Sequence[Origin]) -> list[Predictions]:
-    """Return the tests of each task and data set in one order of rows, sharing the columns that are equal."""
     out = list(tests)
     keys = [(one.task, one.dataset) for one in origins]
     for key in dict.fromkeys(keys):
@@ -270,7 +258,6 @@ def _aligned(tests: Sequence[Predictions], origins: Sequence[Origin]) -> list[Pr
 
 
 def _names(origins: Sequence[Origin]) -> list[str]:
-    """Return the title of each file's method, with its setting where another method has the same title."""
     settings: dict[Origin, set[str]] = {}
     keys = [replace(_place(one), setting="") for one in origins]
     for one, key in zip(origins, keys, strict=True):

@@ -71,7 +71,6 @@ def _largest(cells: Sequence[Cell], sign: int) -> set[int]:
 
 
 def _not_worse_than_best(methods: Sequence[MethodRuns], cells: Sequence[Cell], key: Key, sign: int) -> set[int]:
-    """Return the best method and those that are not significantly worse; none where all are equal to the best."""
     known = [i for i, cell in enumerate(cells) if cell.defined]
     if len(known) < 2:
         return set()

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.clinical.thresholds import GOALS
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.uncertainty import binary_entropy
@@ -47,9 +48,36 @@ from retinabench.reports.toolkit.figures import (
 )
 from retinabench.reports.toolkit.pages import capitalise
 
-Floats = NDArray[np.float64]
 AT_REFERRAL, CLASS_SHOWN = "accuracy_at_20", 4
 PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the 6 x 4 inches of the released plots, scaled; in points
+EDGES = np.linspace(0, np.log(2), 31)
+NUMBERS = {  # (task, set, ensembles)
+    ("severity_shift", "joint", False): "8", ("severity_shift", "joint", True): "9",
+    ("country_shift", "in_domain", False): "10", ("country_shift", "in_domain", True): "11",
+    ("country_shift", "shifted", False): "12", ("country_shift", "shifted", True): "13",
+}  # fmt: skip
+MOST = 6  # columns of one figure
+FEWEST = 10  # predictions that have a density
+_CAPTION = (
+    "Predictive entropy of right (blue) and wrong (red) predictions, each normalised to a density; all panels share "
+    "their axes, and bars taller than the frame are cut. Of fewer than ten predictions, each is a stroke. Numbers: "
+    "images predicted right and wrong. All runs of a method are pooled."
+)
+ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm", ".jp2", ".gif")
+SHOWN = 4
+SIDE = 320  # pixels of an image in a figure
+BLURS = (5, 10, 20, 30)  # of section B.6
+METRIC_LABELS = {
+    "accuracy": "accuracy of the retained",
+    "auroc": "AUROC of the retained",
+    "nll": "NLL of the retained (nats)",
+    "auprc": "AUPRC of the retained",
+}
+BANDS = "Lines: means over runs; bands: ± one standard error over runs (none for a single run). "
+_CONTROLS = "Grey: the predictions of the best method referred at random and in the order of their true loss (oracle)."
+_TITLES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
+_ROC = "roc"
+Panel = tuple[str, str]  # What a panel shows (ROC curves, or a metric over referral), and the set.
 
 
 @dataclass(frozen=True)
@@ -62,15 +90,23 @@ class PaperFigure:
     caption: str
     draw: Callable[[], Figure]
 
-
-def file_name(kind: str, number: str, results: TaskResults) -> str:
-    """Return the name of a figure's files, such as `figure-05-results-country-shift`."""
-    lead = f"figure-{int(number):02d}" if number else "figure"
-    return "-".join(part for part in (lead, kind, results.slug) if part)
+    @classmethod
+    def of(
+        cls,
+        results: TaskResults,
+        kind: str,
+        number: str,
+        title: str,
+        caption: str,
+        draw: Callable[[], Figure],
+        end: str = "",
+    ) -> PaperFigure:
+        lead = f"figure-{int(number):02d}" if number else "figure"
+        name = "-".join(part for part in (lead, kind, results.slug) if part)
+        return cls(name + end, number, f"{title}{results.title()}", caption, draw)
 
 
 def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -> None:
-    """Draw one legend below all panels, in as many columns as fit; the figure grows by the legend's height."""
     longest = max(map(len, names))
     width = figure.get_size_inches()[0] * 72
     columns = max(1, min(len(names), int(width / (5.2 * longest + 45))))
@@ -85,12 +121,10 @@ def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -
 
 
 def panel_title(axes: Axes, letter: str, text: str) -> None:
-    """Write `(a) In-domain` above a panel."""
     axes.set_title(f"({letter}) {text}" if letter else text, fontsize=9.5, loc="left")
 
 
 def referral_axes(axes: Axes, label: str) -> None:
-    """Label the axes: share referred over a score of the retained images."""
     axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel=label)
     percent_axis(axes.xaxis)
     axes.yaxis.set_major_locator(MaxNLocator(5))
@@ -98,7 +132,6 @@ def referral_axes(axes: Axes, label: str) -> None:
 
 
 def style_axes(axes: Axes) -> None:
-    """Set the font sizes of a figure of several panels, and a faint grid."""
     axes.tick_params(labelsize=8)
     axes.xaxis.label.set_fontsize(9)
     axes.yaxis.label.set_fontsize(9)
@@ -107,7 +140,6 @@ def style_axes(axes: Axes) -> None:
 
 
 def control_line(axes: Axes, x: Floats, y: Floats, name: str) -> None:
-    """Draw a grey reference curve with its name right of the panel."""
     known = y[np.isfinite(y)]
     if not known.size:
         return
@@ -125,27 +157,10 @@ def panel_grid(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
 
 
 def outline(text: Text) -> None:
-    """Outline a text in white, so that it is legible on lines."""
     text.set_path_effects([withStroke(linewidth=2.2, foreground="white")])
 
 
-EDGES = np.linspace(0, np.log(2), 31)
-NUMBERS = {  # (task, set, ensembles)
-    ("severity_shift", "joint", False): "8", ("severity_shift", "joint", True): "9",
-    ("country_shift", "in_domain", False): "10", ("country_shift", "in_domain", True): "11",
-    ("country_shift", "shifted", False): "12", ("country_shift", "shifted", True): "13",
-}  # fmt: skip
-MOST = 6  # columns of one figure
-FEWEST = 10  # predictions that have a density
-_CAPTION = (
-    "Predictive entropy of right (blue) and wrong (red) predictions, each normalised to a density; all panels share "
-    "their axes, and bars taller than the frame are cut. Of fewer than ten predictions, each is a stroke. Numbers: "
-    "images predicted right and wrong. All runs of a method are pooled."
-)
-
-
 def histogram_figures(results: TaskResults) -> tuple[list[PaperFigure], list[str]]:
-    """Return the histograms of single methods and of ensembles per set (Severity Shift: both sets together)."""
     if not results.methods:
         return [], []
     if any(test.grade is None for method in results.methods for test in method.tests[:1]):
@@ -168,10 +183,9 @@ def _histogram_figure(
 ) -> PaperFigure:
     number = "" if results.criterion == JOINT_CRITERION else NUMBERS.get((results.kind, name, pooled), "")
     kind = f"uncertainty-{name.replace('_', '-')}-{'ensembles' if pooled else 'single'}"
-    stem = file_name(kind, number, results) + (f"-{part + 1}" if part else "")
-    which = "ensembles" if pooled else "single methods"
-    title = f"Uncertainty by grade, {SET_LABELS[name].lower()}, {which}, {results.title()}"
-    return PaperFigure(stem, number, title, _CAPTION, partial(_draw_histograms, methods, name))
+    title = f"Uncertainty by grade, {SET_LABELS[name].lower()}, {'ensembles' if pooled else 'single methods'}, "
+    draw, end = partial(_draw_histograms, methods, name), f"-{part + 1}" if part else ""
+    return PaperFigure.of(results, kind, number, title, _CAPTION, draw, end)
 
 
 def _draw_histograms(methods: Sequence[MethodRuns], name: str) -> Figure:
@@ -197,7 +211,6 @@ def _draw_histograms(methods: Sequence[MethodRuns], name: str) -> Figure:
 
 
 def _entropies(method: MethodRuns, name: str, grade: int) -> tuple[Floats, Floats]:
-    """Return the entropies of right and wrong predictions of one grade."""
     values, right = [], []
     for test in method.tests:
         assert test.grade is not None
@@ -228,19 +241,12 @@ def _density_panel(axes: Axes, right: Floats, wrong: Floats, top: float) -> None
 
 
 def _folded(name: str) -> str:
-    """Break a long name into at most three lines."""
     words, lines = math_free(name).split(), [""]
     for word in words:
         if len(lines[-1]) + len(word) > 18 and lines[-1]:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     return "\n".join(lines[:3])
-
-
-ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".webp", ".ppm", ".jp2", ".gif")
-SHOWN = 4
-SIDE = 320  # pixels of an image in a figure
-BLURS = (5, 10, 20, 30)  # of section B.6
 
 
 def image_figures(folder: Path, rules: str, labels: Mapping[str, int]) -> list[PaperFigure]:
@@ -257,17 +263,12 @@ def image_figures(folder: Path, rules: str, labels: Mapping[str, int]) -> list[P
     classes = [[path for path in found if labels.get(path.stem) == label][:CLASS_SHOWN] for label in (0, 1)]
     of_class = (
         [
-            PaperFigure(
-                "figure-01-classes",
-                "1",
-                "Images of both classes",
-                "Above: label 0, not referable. Below: label 1, referable.",
-                partial(_by_class, classes),
-            )
+            PaperFigure("figure-01-classes", "1", "Images of both classes",
+                        "Above: label 0, not referable. Below: label 1, referable.", partial(_by_class, classes)),
         ]
         if all(len(paths) == CLASS_SHOWN for paths in classes)
         else []
-    )
+    )  # fmt: skip
     return [
         *of_class,
         PaperFigure("figure-06-preprocessing", "6 and 7", "Images before and after preprocessing",
@@ -278,7 +279,6 @@ def image_figures(folder: Path, rules: str, labels: Mapping[str, int]) -> list[P
 
 
 def pipeline_figure(results: TaskResults) -> PaperFigure | None:
-    """Return the automated diagnosis with the numbers of one method: who reads which share, and how accurate the model is then."""
     known = [one for one in results.methods if one.runs and ("in_domain", AT_REFERRAL) in one.runs[0].value]
     if not known:
         return None
@@ -290,9 +290,7 @@ def pipeline_figure(results: TaskResults) -> PaperFigure | None:
         for score in ("accuracy_at_0", AT_REFERRAL)
     }
     caption = f"A model refers the images of which it is least certain. The numbers are the accuracy of {method.name}, mean over runs."
-    return PaperFigure(
-        file_name("pipeline", "2", results), "2", f"Automated diagnosis: {results.title()}", caption, partial(_pipeline, sets, means),
-    )  # fmt: skip
+    return PaperFigure.of(results, "pipeline", "2", "Automated diagnosis: ", caption, partial(_pipeline, sets, means))
 
 
 def _pipeline(sets: Sequence[str], means: Mapping[tuple[str, str], float]) -> Figure:
@@ -316,7 +314,6 @@ def _pipeline(sets: Sequence[str], means: Mapping[tuple[str, str], float]) -> Fi
 
 
 def _read(path: Path, blur: int | None, rules: str) -> NDArray[np.uint8]:
-    """Return an image (SIDE, SIDE, 3), as it is or preprocessed with a blur constant."""
     recipe = Recipe(SIDE, "none") if blur is None else Recipe(SIDE, "graham", blur, rules == "published")
     return preprocess_bytes(path.read_bytes(), recipe, str(path))
 
@@ -354,15 +351,6 @@ def _sheet(rows: Sequence[Sequence[NDArray[np.uint8]]], names: Sequence[str], *,
     return figure
 
 
-METRIC_LABELS = {
-    "accuracy": "accuracy of the retained",
-    "auroc": "AUROC of the retained",
-    "nll": "NLL of the retained (nats)",
-    "auprc": "AUPRC of the retained",
-}
-BANDS = "Lines: means over runs; bands: ± one standard error over runs (none for a single run). "
-
-
 def method_marks(methods: Sequence[MethodRuns]) -> list[Mark]:
     """Return one colour per method: single trainings solid, ensembles dotted (from the seventh: dash-dotted, dashed)."""
     bases = list(dict.fromkeys(method.base for method in methods))
@@ -375,7 +363,6 @@ def method_marks(methods: Sequence[MethodRuns]) -> list[Mark]:
 
 
 def mean_and_error(values: Sequence[Floats], ddof: int) -> tuple[Floats, Floats | None]:
-    """Return the mean (P,) over runs and its standard error, None for a single run."""
     array = np.array(values)
     mean = array.mean(axis=0)
     return mean, array.std(axis=0, ddof=ddof) / np.sqrt(len(array)) if len(array) > 1 else None
@@ -392,15 +379,14 @@ def draw_runs(axes: Axes, mark: Mark, x: Floats, values: Sequence[Floats], ddof:
 
 def has_referral_curve(methods: Sequence[MethodRuns], name: str, metric: str) -> bool:
     return any(
-        np.isfinite(run.curves.referral.get((name, metric), np.array(np.nan))).any()
+        np.isfinite(run.referral.get((name, metric), np.array(np.nan))).any()
         for method in methods
         for run in method.runs
     )
 
 
 def has_roc_curve(methods: Sequence[MethodRuns], name: str) -> bool:
-    """Tell whether some method has an ROC curve on a set."""
-    return any((name, 1.0) in run.curves.roc for method in methods for run in method.runs)
+    return any((name, 1.0) in run.roc for method in methods for run in method.runs)
 
 
 def roc_panel(
@@ -411,17 +397,15 @@ def roc_panel(
     collection: Collection,
     share: float = 1.0,
 ) -> None:
-    """Draw averaged ROC curves with the NHS point."""
     x = RATES[collection.rules]
     for method, mark in zip(methods, marks, strict=True):
-        values = [run.curves.roc[name, share] for run in method.runs if (name, share) in run.curves.roc]
+        values = [run.roc[name, share] for run in method.runs if (name, share) in run.roc]
         if values:
             draw_runs(axes, mark, x, values)
     roc_axes(axes)
 
 
 def roc_axes(axes: Axes) -> None:
-    """Label the axes of ROC curves, with the diagonal, the NHS standard and the region that meets it."""
     diagonal(axes)
     point = 1 - GOALS["nhs"].specificity, GOALS["nhs"].sensitivity
     goal_region(axes, *point, markersize=5)
@@ -434,7 +418,6 @@ def roc_axes(axes: Axes) -> None:
 def referral_panel(
     axes: Axes, methods: Sequence[MethodRuns], marks: Sequence[Mark], metric: str, name: str, collection: Collection
 ) -> None:
-    """Draw a metric of the retained images of a set for all methods, with random and oracle referral of the best one."""
     best: tuple[float, MethodRuns | None] = (-np.inf, None)
     for method, mark in zip(methods, marks, strict=True):
         mean = referral_line(axes, method, mark, metric, name, collection)
@@ -449,25 +432,23 @@ def referral_panel(
 def referral_line(
     axes: Axes, method: MethodRuns, mark: Mark, metric: str, name: str, collection: Collection
 ) -> Floats | None:
-    """Draw one method's referral curve; return its mean (101,) over runs, None where it has none."""
-    values = [found for run in method.runs if (found := run.curves.referral.get((name, metric))) is not None]
+    values = [found for run in method.runs if (found := run.referral.get((name, metric))) is not None]
     if not values:
         return None
     return draw_runs(axes, mark, GRID, values, ddof=0 if collection.rules == "published" else 1)
 
 
 def _controls(axes: Axes, method: MethodRuns, metric: str, name: str) -> None:
-    start, _ = mean_and_error([run.curves.referral[name, metric][:1] for run in method.runs], 1)
+    start, _ = mean_and_error([run.referral[name, metric][:1] for run in method.runs], 1)
     control_line(axes, GRID, np.full(len(GRID), start[0]), "random")
-    oracles = [run.curves.oracle[name, metric] for run in method.runs if (name, metric) in run.curves.oracle]
+    oracles = [run.oracle[name, metric] for run in method.runs if (name, metric) in run.oracle]
     if oracles:
         control_line(axes, GRID, mean_and_error(oracles, 1)[0], "oracle")
 
 
 def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[float, float]:
-    """Return limits that include every line up to four fifths referred; bands and noisier ends may exceed them."""
-    known = [method for method in methods if (name, metric) in method.runs[0].curves.referral]
-    runs = [[run.curves.referral[name, metric] for run in method.runs] for method in known]
+    known = [method for method in methods if (name, metric) in method.runs[0].referral]
+    runs = [[run.referral[name, metric] for run in method.runs] for method in known]
     values = np.concatenate([np.mean(of_method, axis=0)[: int(0.8 * len(GRID))] for of_method in runs])
     values = values[np.isfinite(values)]
     if not values.size:
@@ -478,14 +459,7 @@ def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[
     return max(0.0, low - 0.12 * (1 - low) - 0.01), 1.0 + 0.03 * (1 - low) + 0.002
 
 
-_CONTROLS = "Grey: the predictions of the best method referred at random and in the order of their true loss (oracle)."
-_TITLES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
-_ROC = "roc"
-Panel = tuple[str, str]  # What a panel shows (ROC curves, or a metric over referral), and the set.
-
-
 def curve_figures(results: TaskResults, collection: Collection) -> tuple[list[PaperFigure], list[str]]:
-    """Return the figures of curves of some results, and a line for each that cannot be drawn."""
     made, missing = [], []
     if results.methods:
         if any(has_referral_curve(results.methods, name, "accuracy") for name in SET_LABELS):
@@ -553,13 +527,11 @@ def _blurs(results: TaskResults, collection: Collection) -> PaperFigure:
     """Figures 19 and 20: a row of panels per method, a line per blur constant."""
     number = {"severity_shift": "19", "country_shift": "20"}.get(results.kind, "")
     number = "" if results.criterion == JOINT_CRITERION else number
-    return PaperFigure(
-        file_name("blur", number, results),
-        number,
-        f"Referral by blur constant, {results.title()}",
+    caption, draw = (
         f"One line per blur constant of the preprocessing. {BANDS}",
         partial(_draw_blurs, results, collection),
     )
+    return PaperFigure.of(results, "blur", number, "Referral by blur constant, ", caption, draw)
 
 
 def _draw_blurs(results: TaskResults, collection: Collection) -> Figure:
@@ -594,7 +566,7 @@ def _curve_figure(
     panels: Sequence[Panel],
 ) -> PaperFigure:
     draw = partial(_draw_curves, results, collection, panels)
-    return PaperFigure(file_name(kind, number, results), number, f"{title}, {results.title()}", caption, draw)
+    return PaperFigure.of(results, kind, number, f"{title}, ", caption, draw)
 
 
 def _possible(methods: Sequence[MethodRuns], panels: Sequence[Panel]) -> list[Panel]:

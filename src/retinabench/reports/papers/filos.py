@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgb
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.over_seeds import aggregate
 from retinabench.metrics.uncertainty import binary_entropy
@@ -25,22 +25,6 @@ from retinabench.reports.toolkit.printed import printed_tables
 from retinabench.reports.toolkit.tables import Block, Cell, Row, Table
 
 _PERCENT = NumberFormat(1)
-
-
-def with_printed(rows: list[Row], files: list[str], set_name: str) -> list[Row]:
-    """Put the printed values below the row of each method that the paper has."""
-    printed = printed_tables()[f"filos-2019-{set_name.replace('_', '-')}"].rows
-    found = []
-    for row, file in zip(rows, files, strict=True):
-        found.append(row)
-        if file in printed:
-            numbers = [map(float, text.split(" ± ")) for text in printed[file]]
-            cells = [Cell.number(value, error=error, form=_PERCENT) for value, error in numbers]
-            found.append(Row(f"{row.label}, printed in 2019", cells, control=True))
-    return found
-
-
-Floats = NDArray[np.float64]
 BENCHMARKS = {"in_domain": "diabetic_retinopathy_diagnosis", "shifted": "aptos2019"}
 METRICS = {"accuracy": "accuracy", "auc": "auroc"}
 RETAINED = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -55,13 +39,24 @@ _BINS = 48
 _ROC_RETAINED = 0.6  # share retained where Figure 6 compares methods
 
 
+def with_printed(rows: list[Row], files: list[str], set_name: str) -> list[Row]:
+    printed = printed_tables()[f"filos-2019-{set_name.replace('_', '-')}"].rows
+    found = []
+    for row, file in zip(rows, files, strict=True):
+        found.append(row)
+        if file in printed:
+            numbers = [map(float, text.split(" ± ")) for text in printed[file]]
+            cells = [Cell.number(value, error=error, form=_PERCENT) for value, error in numbers]
+            found.append(Row(f"{row.label}, printed in 2019", cells, control=True))
+    return found
+
+
 def filos_results(collection: Collection) -> list[TaskResults]:
     """Return the results that the 2019 paper could have had: all but the Severity Shift."""
     return [one for one in collection.results if one.methods and not one.task.startswith("severity_shift")]
 
 
 def filos_table(results: TaskResults, collection: Collection) -> Table:
-    """Return Table 1 of the 2019 paper, with random referral as its last row; on its data, with the printed values."""
     blocks = []
     for name in ("in_domain", "shifted"):
         if not results.holds(name):
@@ -88,7 +83,6 @@ def filos_table(results: TaskResults, collection: Collection) -> Table:
 
 
 def _printed_sets(results: TaskResults) -> tuple[str, ...]:
-    """Return the sets of the paper's Table 1 that the results were measured on: EyePACS, and APTOS as the shifted one."""
     data = str(results.methods[0].tests[0].metadata.get("data", ""))
     if results.kind not in ("hold_out_2019", "country_shift") or not data.startswith("eyepacs"):
         return ()
@@ -128,7 +122,6 @@ def _csv(method: MethodRuns, name: str, score: str, retained: Sequence[float]) -
 
 
 def _at_share(method: MethodRuns, name: str, score: str, referred: float) -> Floats:
-    """Return the (runs,) values of a score where this share is referred."""
     return np.array([run.get((name, f"{score}_at_{round(100 * referred)}")) for run in method.runs])
 
 
@@ -139,7 +132,6 @@ def _file_name(method: MethodRuns) -> str:
 
 
 def _unused(stem: str, taken: set[str]) -> str:
-    """Return the stem, numbered if it is taken, and take it."""
     k, unused = 1, stem
     while unused in taken:
         k += 1
@@ -149,7 +141,6 @@ def _unused(stem: str, taken: set[str]) -> str:
 
 
 def filos_figures(results: TaskResults, collection: Collection) -> list[PaperFigure]:
-    """Return Figures 4, 5 and, where there is an ROC curve, 6."""
     sampled = _sampled(results.methods)
     others = (one for one in results.methods if one.base in _POINTS and not one.ensemble and one is not sampled)
     map_ = next(others, None)
@@ -179,7 +170,6 @@ def filos_figures(results: TaskResults, collection: Collection) -> list[PaperFig
 
 
 def _sampled(methods: Sequence[MethodRuns]) -> MethodRuns:
-    """Return MC dropout, else the first method that is not MAP, else the first."""
     single = [method for method in methods if not method.ensemble] or list(methods)
     dropout = [method for method in single if "dropout" in method.name.lower()]
     return (dropout or [method for method in single if method.base not in _POINTS] or single)[0]
@@ -209,7 +199,6 @@ def _draw_entropy(one: MethodRuns, sure: MethodRuns) -> Figure:
 
 
 def _mixed(color: str, other: str, share: float) -> Floats:
-    """Return a colour mixed with this share of another one."""
     return (1 - share) * np.array(to_rgb(color)) + share * np.array(to_rgb(other))
 
 
@@ -239,7 +228,7 @@ def _draw_roc(results: TaskResults, collection: Collection, one: MethodRuns) -> 
     figure, [[left, right]] = shared.panel_grid(1, 2)
     x = RATES[collection.rules]
     for k, share in enumerate((1.0, 0.9, _ROC_RETAINED)):
-        values = [run.curves.roc["in_domain", share] for run in one.runs if ("in_domain", share) in run.curves.roc]
+        values = [run.roc["in_domain", share] for run in one.runs if ("in_domain", share) in run.roc]
         if values:
             shared.draw_runs(left, Mark(k + 3, k), x, values, label=f"{100 * share:.0f} % retained")
     left.legend(loc="center", fontsize=8, frameon=False)

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.metrics import published
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import grade_weight, roc_curve, sensitivity_on_chords
 from retinabench.metrics.comparison import RankedModel, ScoreRanking
 from retinabench.metrics.image_sets import image_sets
@@ -53,19 +54,6 @@ CRITERION_TITLES = {
     JOINT_CRITERION: "tuned on the joint validation metric",
 }
 _CRITERION_SLUGS = {"in_domain_auroc": "tuned-in-domain", JOINT_CRITERION: "tuned-jointly"}
-
-
-def task_title(task: str) -> str:
-    """Return the title of a task; an unknown one keeps its name."""
-    return TASK_TITLES.get(task, task)
-
-
-def criterion_title(criterion: str) -> str:
-    """Return the title of a tuning criterion, "" where a configuration was not tuned."""
-    return CRITERION_TITLES.get(criterion, f"tuned on {criterion}")
-
-
-Floats = NDArray[np.float64]
 Key = tuple[str, str]  # Set and score.
 RATES = {"corrected": np.linspace(0, 1, 201), "published": np.arange(0, 1.02, 0.02)}
 RETAINED = (0.6, 0.9)  # of the ROC curves after referral, Figure 6 of the 2019 paper
@@ -81,30 +69,32 @@ RANKED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Curves by set: `referral` and `oracle` by (set, metric), (101,) over `GRID`; `roc` by (set, share retained), over `RATES`."""
+def task_title(task: str) -> str:
+    return TASK_TITLES.get(task, task)
 
-    referral: dict[tuple[str, str], Floats] = field(default_factory=dict)
-    roc: dict[tuple[str, float], Floats] = field(default_factory=dict)
-    oracle: dict[tuple[str, str], Floats] = field(default_factory=dict)
+
+def criterion_title(criterion: str) -> str:
+    return CRITERION_TITLES.get(criterion, f"tuned on {criterion}")
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """The numbers of one predictions file by key, NaN where undefined, the reasons, and the curves on common grids."""
+    """The numbers of one predictions file by key, NaN where undefined, the reasons, and the curves on common grids.
+
+    Curves: `referral` and `oracle` by (set, metric), (101,) over `GRID`; `roc` by (set, share retained), over `RATES`.
+    """
 
     value: dict[Key, float] = field(default_factory=dict)
     why: dict[Key, str] = field(default_factory=dict)
-    curves: Curves = field(default_factory=Curves, repr=False)
+    referral: dict[Key, Floats] = field(default_factory=dict)
+    roc: dict[tuple[str, float], Floats] = field(default_factory=dict)
+    oracle: dict[Key, Floats] = field(default_factory=dict)
 
     def get(self, key: Key) -> float:
-        """Return a number, NaN where the file has none."""
         return self.value.get(key, np.nan)
 
 
 def measure(job: tuple[Predictions, str, int]) -> Measurements:
-    """Return all numbers and curves of test images, whose `uncertainty` orders their referral, by rules and a seed."""
     test, rules, seed = job
     return _published(test, seed) if rules == "published" else _corrected(test)
 
@@ -118,19 +108,18 @@ def _corrected(test: Predictions) -> Measurements:
             out.value[name, score] = value = float(SCORES[score](whole))
             if not np.isfinite(value):
                 out.why[name, score] = SCORES[score].why_undefined(whole)
-        _add_curves(out.curves, name, whole, METRICS)
+        _add_curves(out, name, whole, METRICS)
         perfect = Cases(images.cases.label, images.cases.prob, images.cases.log_loss).weighted(whole.weight)
         for metric, values in values_on_grid(perfect, GRID, FEWEST, CONTROLS).items():
-            out.curves.oracle[name, metric] = values
+            out.oracle[name, metric] = values
     if (part := rebalanced(test)) is not None:
         weight = grade_weight(part.grade)  # type: ignore[arg-type]  # `rebalanced` has checked the grades
         whole = Cases(part.label, part.prob, part.uncertainty).weighted(weight)
-        _add_curves(out.curves, "rebalanced", whole, ("accuracy", "auroc"))
+        _add_curves(out, "rebalanced", whole, ("accuracy", "auroc"))
     return out
 
 
-def _add_curves(out: Curves, name: str, whole: Weighted, metrics: Sequence[str]) -> None:
-    """Add the referral curves of a set, and the ROC curves of all its images and of those that remain after referral."""
+def _add_curves(out: Measurements, name: str, whole: Weighted, metrics: Sequence[str]) -> None:
     for metric, values in values_on_grid(whole, GRID, FEWEST, metrics).items():
         out.referral[name, metric] = values
     for share in (1.0, *RETAINED):
@@ -141,7 +130,6 @@ def _add_curves(out: Curves, name: str, whole: Weighted, metrics: Sequence[str])
 
 
 def rebalanced(test: Predictions) -> Predictions | None:
-    """Return the shifted images if all are graded and both classes are present, else None."""
     part = test.select(domain="shifted")
     if part is None or part.grade is None or len(np.unique(part.label)) < 2 or (part.grade < 0).any():
         return None
@@ -176,7 +164,7 @@ def _published(test: Predictions, seed: int) -> Measurements:
             fault = name == "balanced" and metric in ("auroc", "auprc")
             of = sets["joint"] if fault else rows
             curve = published.referral_curve(test.label[of], test.prob[of], test.uncertainty[of], metric)
-            out.curves.referral[name, metric] = np.interp(GRID, curve.referred, curve.value)
+            out.referral[name, metric] = np.interp(GRID, curve.referred, curve.value)
             for p in REFERRED_PERCENT if metric in AT and name != "rebalanced" else ():
                 place = int(p / 100 * (len(curve.value) - 1))
                 out.value[name, f"{metric}_at_{p}"] = float(curve.value[place])
@@ -185,12 +173,11 @@ def _published(test: Predictions, seed: int) -> Measurements:
             if 0 < label[kept].sum() < len(kept):
                 curve_of_kept = roc_curve(label[kept], prob[kept])
                 sensitivity = published.sensitivity_at_nearest(curve_of_kept, RATES["published"])
-                out.curves.roc[name, share] = sensitivity
+                out.roc[name, share] = sensitivity
     return out
 
 
 def _published_rows(test: Predictions, seed: int) -> dict[str, NDArray[np.intp]]:
-    """Return the rows of the released code's sets, its randomly drawn balanced and rebalanced sets among them."""
     far = test.domain == "shifted"
     sets = {"in_domain": np.flatnonzero(~far), "shifted": np.flatnonzero(far)}
     sets = {name: rows for name, rows in sets.items() if len(rows)}
@@ -222,7 +209,6 @@ class MethodRuns:
     rankings: Mapping[Key, ScoreRanking] = field(default_factory=dict)
 
     def ranked(self, key: Key) -> RankedModel | None:
-        """Return the mean of a number over runs with its errors, None where the task has none."""
         return self.rankings[key].models[self.label] if key in self.rankings else None
 
 
@@ -241,7 +227,6 @@ class TaskResults:
 
     @property
     def kind(self) -> str:
-        """The task, without the mark of the released variant."""
         return self.task.removesuffix("_published")
 
     @property
@@ -251,17 +236,14 @@ class TaskResults:
         return "-".join(re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words if word)
 
     def title(self, criterion: bool = True) -> str:
-        """Return task, data set and, if asked for, criterion: `Country Shift, tuned on …`."""
         task = task_title(self.task) + (f" on {self.dataset}" if self.dataset else "")
         tuned = criterion_title(self.criterion) if criterion else ""
         return f"{task}, {tuned}" if tuned else task
 
     def holds(self, set_name: str) -> bool:
-        """Tell whether any run has scores of a set."""
         return has_set(self.methods, set_name)
 
     def missing(self, kind: str, needed: str) -> str:
-        """Return the line for a table or figure that cannot be made."""
         return f"{kind[0].upper()}{kind[1:]}, {self.title()}: needs {needed}."
 
 
@@ -278,5 +260,4 @@ class Collection:
 
 
 def has_set(methods: Sequence[MethodRuns], set_name: str) -> bool:
-    """Tell whether any run of some methods has scores of a set."""
     return any(key[0] == set_name for method in methods for run in method.runs for key in run.value)

@@ -33,6 +33,18 @@ PERCENT = NumberFormat(1, scale=100, most=2)  # the papers print one decimal
 _DIGITS = NumberFormat(3)
 _PREDICTION = (("nll", "accuracy", "auprc"), ("auroc", "ece_top_label"))
 _AREAS = (("referral_auroc_area", "referral_accuracy_area"), ("referral_nll_area", "referral_auprc_area"))
+_CAPTIONS = {  # kind -> title and caption
+    "referral": ("Expert referral", "AUROC and accuracy of the images that are retained when the most uncertain are referred to an expert."),
+    "prediction": (
+        "Prediction and calibration",
+        "Predictive performance and calibration of all images, none referred. NLL in nats; ECE of the top label, 15 bins.",
+    ),
+    "areas": (
+        "Selective prediction",
+        "Areas under the selective prediction curves: each metric of the retained images, averaged over the share "
+        "referred. Balanced: both domains have the same total weight.",
+    ),
+}  # fmt: skip
 _IN_PERCENT = ("accuracy", "auprc", "auroc", "ood_auroc", "ood_auprc")
 _REFERRED = ((0.0, "No referral"), (0.5, "50 % referred"), (0.7, "70 % referred"))
 _BLOCK_TITLES = {
@@ -44,14 +56,10 @@ _BLOCK_TITLES = {
 
 
 def retina_tables(collection: Collection) -> tuple[list[Table], list[str]]:
-    """Return all tables that the files allow, and a line for each that they do not."""
     made: list[Table] = []
     missing: list[str] = []
-    built = [
-        build(results, collection.rules)
-        for build in (_referral, _prediction, _areas, _blur)
-        for results in collection.results
-    ]
+    built = [_standard(kind, results, collection.rules) for kind in _CAPTIONS for results in collection.results]
+    built += [_blur(results, collection.rules) for results in collection.results]
     for found in (*built, _detection(collection)):
         if isinstance(found, Table):
             made.append(found)
@@ -77,7 +85,6 @@ def method_rows(
 
 
 def referral_columns(set_name: str, shares: Sequence[tuple[float, str]]) -> list[Column]:
-    """Return AUROC and accuracy of a set at some shares referred, each share with its header."""
     return [
         score_column(set_name, f"{metric}_at_{round(100 * share)}", header, _label(metric))
         for share, header in shares
@@ -98,8 +105,16 @@ def _table(kind: str, results: TaskResults, title: str, caption: str, blocks: Se
     return Table(caption, blocks, "Method", name=name, title=f"{title}, {results.title()}", number=number, facts=facts)
 
 
-def _standard_blur_missing(kind: str, results: TaskResults) -> str:
-    return results.missing(kind, f"a file at the standard blur {STANDARD_BLUR}")
+def _standard(kind: str, results: TaskResults, rules: str) -> Table | str:
+    if not results.methods:
+        return results.missing(kind, f"a file at the standard blur {STANDARD_BLUR}")
+    if kind == "referral":
+        blocks = _referral_blocks(results.methods, results, rules)
+    elif kind == "prediction":
+        blocks = _score_blocks(results, _PREDICTION, ("in_domain", "shifted", "joint"), rules)
+    else:
+        blocks = _score_blocks(results, _AREAS, tuple(SET_LABELS), rules)
+    return _table(kind, results, *_CAPTIONS[kind], blocks)
 
 
 def _referral_blocks(methods: Sequence[MethodRuns], results: TaskResults, rules: str) -> list[Block]:
@@ -112,15 +127,7 @@ def _referral_blocks(methods: Sequence[MethodRuns], results: TaskResults, rules:
     return blocks
 
 
-def _referral(results: TaskResults, rules: str) -> Table | str:
-    if not results.methods:
-        return _standard_blur_missing("referral", results)
-    caption = "AUROC and accuracy of the images that are retained when the most uncertain are referred to an expert."
-    return _table("referral", results, "Expert referral", caption, _referral_blocks(results.methods, results, rules))
-
-
 def _score_blocks(results: TaskResults, parts: Sequence[Sequence[str]], sets: Sequence[str], rules: str) -> list[Block]:
-    """Return one block per part: its scores on all sets that the results hold."""
     blocks = []
     for scores in parts:
         columns = [
@@ -134,27 +141,7 @@ def _score_blocks(results: TaskResults, parts: Sequence[Sequence[str]], sets: Se
     return blocks
 
 
-def _prediction(results: TaskResults, rules: str) -> Table | str:
-    if not results.methods:
-        return _standard_blur_missing("prediction", results)
-    blocks = _score_blocks(results, _PREDICTION, ("in_domain", "shifted", "joint"), rules)
-    caption = "Predictive performance and calibration of all images, none referred. NLL in nats; ECE of the top label, 15 bins."
-    return _table("prediction", results, "Prediction and calibration", caption, blocks)
-
-
-def _areas(results: TaskResults, rules: str) -> Table | str:
-    if not results.methods:
-        return _standard_blur_missing("areas", results)
-    blocks = _score_blocks(results, _AREAS, tuple(SET_LABELS), rules)
-    caption = (
-        "Areas under the selective prediction curves: each metric of the retained images, averaged over the share "
-        "referred. Balanced: both domains have the same total weight."
-    )
-    return _table("areas", results, "Selective prediction", caption, blocks)
-
-
 def _detection(collection: Collection) -> Table | str:
-    """Return Table 3: the detection of shifted images by the uncertainty, all tasks side by side."""
     found = [results for results in collection.results if results.holds("joint")]
     primary = [results for results in found if results.criterion != JOINT_CRITERION] or found
     if not primary:

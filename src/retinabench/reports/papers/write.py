@@ -56,7 +56,6 @@ def write_tables(
 
 @drawing()
 def write(collection: Collection, out: Path, images: Path | None, progress: Progress) -> list[Path]:
-    """Write tables, figures and index; return the files, the index first."""
     tables, missing = tables_of(collection)
     figures, also_missing = figures_of(collection, images)
     files = [*table_files(tables, out), *_leaderboard_files(collection, out)]
@@ -78,14 +77,12 @@ def write(collection: Collection, out: Path, images: Path | None, progress: Prog
 
 
 def tables_of(collection: Collection) -> tuple[list[Table], list[str]]:
-    """Return all tables, captions complete, and a line for each that cannot be made."""
     found, missing = retina_tables(collection)
     found += [filos_table(results, collection) for results in filos_results(collection)]
     return [_captioned(table, collection) for table in found], missing
 
 
 def table_files(tables: Sequence[Table], out: Path) -> list[Path]:
-    """Write tables as Markdown, CSV and LaTeX below `out`/tables; return the files."""
     files = []
     for table in tables:
         contents = {
@@ -98,7 +95,6 @@ def table_files(tables: Sequence[Table], out: Path) -> list[Path]:
 
 
 def figures_of(collection: Collection, images: Path | None) -> tuple[list[PaperFigure], list[str]]:
-    """Return all figures, in the order of their numbers, and a line for each that cannot be made."""
     figures: list[PaperFigure] = []
     missing: list[str] = []
     for results in collection.results:
@@ -138,7 +134,6 @@ def _leaderboard_files(collection: Collection, out: Path) -> list[Path]:
 
 
 def _captioned(table: Table, collection: Collection) -> Table:
-    """Return the table with the meaning of its numbers at the end of its caption."""
     keys = ("task", "dataset", "criterion")
     place = [table.facts[key] for key in keys]
     of_table = [one for one in collection.results if not place[0] or place == [getattr(one, key) for key in keys]]

@@ -27,10 +27,10 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import NDArray
 
 from retinabench.core.files import write_bytes
 from retinabench.core.untrusted import visible
+from retinabench.metrics.arrays import Floats
 
 INK, MUTED, FAINT, PAPER = "#1d1d1b", "#6a6a66", "#dcdbd5", "#fffffe"
 GOOD, BAD, PASS = "#2c6fae", "#c8452d", "#4f7f52"
@@ -44,6 +44,39 @@ VARIABLES = {
     INK: "ink", MUTED: "muted", FAINT: "faint", PAPER: "paper", GOOD: "good", BAD: "bad", PASS: "pass",
     REST: "rest", **{hue: f"c{i}" for i, hue in enumerate(HUES)},
 }  # fmt: skip
+PHONE = 350  # Width in CSS pixels of the content of a page on a phone.
+WIDTH = 360  # Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size.
+TEXT = 13  # Size of the text of a page's figures in CSS pixels at their own width.
+SMALLEST_TEXT = 12  # Size in CSS pixels below which no text of a page's figure is ever shown.
+MOST_POINTS = 200
+FORMATS: dict[str, dict[str, Any]] = {
+    "svg": {"metadata": dict.fromkeys(("Date", "Creator", "Format", "Type"))},
+    "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
+    "png": {"metadata": {"Software": None}},
+}
+_RC: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": TEXT,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.unicode_minus": True,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "lines.linewidth": 1.6,
+    "path.simplify": True,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "retinabench",
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": "medium",
+    "ytick.labelsize": "medium",
+}
+_DRAWING = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -59,7 +92,6 @@ class Mark:
 
     @property
     def dashes(self) -> tuple[float, ...]:
-        """The line pattern in multiples of the line width."""
         return DASHES[self.dash]
 
     @property
@@ -68,7 +100,6 @@ class Mark:
 
     @property
     def swatch(self) -> Markup:
-        """A short piece of the line as SVG, for the legend of a page."""
         dashes = " ".join(f"{2 * part:g}" for part in self.dashes)
         return Markup(
             '<svg class="swatch" viewBox="0 0 34 8" aria-hidden="true"><line x1="1" x2="33" y1="4" y2="4" '
@@ -77,7 +108,6 @@ class Mark:
 
 
 def mark(index: int) -> Mark:
-    """Return the mark of method `index`: hue and pattern both change, and no pair repeats before 24 methods."""
     return Mark(index % len(HUES), (index + index // 12) % len(DASHES))
 
 
@@ -112,44 +142,6 @@ class Panel:
         return cls(heading, to_svg(figure, name, title=heading, description=description))
 
 
-Floats = NDArray[np.float64]
-PHONE = 350  # Width in CSS pixels of the content of a page on a phone.
-WIDTH = 360  # Width in CSS pixels of a panel that a page sets beside others, which a phone shows at about this size.
-TEXT = 13  # Size of the text of a page's figures in CSS pixels at their own width.
-SMALLEST_TEXT = 12  # Size in CSS pixels below which no text of a page's figure is ever shown.
-MOST_POINTS = 200
-FORMATS: dict[str, dict[str, Any]] = {
-    "svg": {"metadata": dict.fromkeys(("Date", "Creator", "Format", "Type"))},
-    "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
-    "png": {"metadata": {"Software": None}},
-}
-_RC: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": TEXT,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.7,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.unicode_minus": True,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "lines.linewidth": 1.6,
-    "path.simplify": True,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "retinabench",
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelsize": "medium",
-    "ytick.labelsize": "medium",
-}
-
-
-_DRAWING = threading.RLock()
-
-
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
     """Draw by matplotlib's own defaults, whatever a user's settings are; also a decorator of what draws a page.
@@ -163,7 +155,6 @@ def drawing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw by the settings of this module alone."""
     with drawing():
         rcParams.update(_RC)
         yield
@@ -185,17 +176,14 @@ def light_grid(axes: Axes, axis: Literal["both", "x", "y"] = "y") -> None:
 
 
 def percent_axis(axis: Axis) -> None:
-    """Write the ticks of an axis of shares in percent."""
     axis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
 
 def diagonal(axes: Axes) -> None:
-    """Draw the dotted line of equal coordinates."""
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)), zorder=1)
 
 
 def goal_region(axes: Axes, fpr: float, sensitivity: float, markersize: float) -> None:
-    """Mark a goal of an ROC figure: its point, and the region that meets it."""
     axes.fill_between([0, fpr], sensitivity, 1, color=PASS, alpha=0.13, linewidth=0)
     axes.plot([fpr], [sensitivity], marker="o", markersize=markersize, color=PASS, linestyle="none", zorder=5)
 
@@ -243,7 +231,6 @@ def _thinned(line: Line) -> tuple[Floats, Floats, Floats | None, Floats | None]:
 def save(
     figure: Figure, stem: Path, formats: Sequence[str] = ("svg", "png"), *, dpi: int = 144, font_size: int = 11
 ) -> list[Path]:
-    """Write a figure as files that need no page around them: letters as outlines, on white."""
     alone: dict[Any, Any] = {"svg.fonttype": "path", "pdf.fonttype": 42, "savefig.facecolor": "white"}
     files = []
     with figure_style(), rc_context(alone | {"font.size": font_size}), warnings.catch_warnings():

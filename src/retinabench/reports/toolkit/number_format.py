@@ -54,7 +54,6 @@ class NumberFormat:
         return replace(self, digits=min(max(digits, 0), self.most))
 
     def interval(self, low: float, high: float) -> str:
-        """Return `[low, high]`, or an empty string where an end is unknown."""
         if not (math.isfinite(low) and math.isfinite(high)):
             return ""
         return f"[{self(low)}, {self(high)}]"
@@ -66,7 +65,6 @@ COUNT = NumberFormat(0)
 
 
 def plain(value: float, digits: int = 2, *, signed: bool = False) -> str:
-    """Return a number as text with a true minus sign."""
     return NumberFormat(digits, signed)(value)
 
 
@@ -117,17 +115,14 @@ class Quantity:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def sign(self, against: float = 0.0) -> int:
-        """Return 1 or -1 where the interval lies above or below `against`, 0 where it includes it or is unknown."""
         if not self.bounded:
             return 0
         return 1 if self.low > against else -1 if self.high < against else 0
 
     def form(self, form: NumberFormat = THREE_DIGITS) -> NumberFormat:
-        """Return the format with the decimals that the interval, else the standard error, bears out."""
         return form.fitted(self.high - self.low if self.bounded else 4 * self.error)
 
     def error_form(self, form: NumberFormat = THREE_DIGITS) -> NumberFormat:
-        """Return the format of the standard error: at least the decimals of the value, and as many as it bears out itself."""
         value, own = self.form(form), form.fitted(4 * self.error)
         return replace(own, digits=max(value.digits, own.digits), signed=False)
 
@@ -158,7 +153,6 @@ class Quantity:
 
 
 def pooled(found: Sequence[Interval]) -> Quantity:
-    """Merge a score of several seeds: mean, mean of the ends of the intervals, and standard error over seeds."""
     value, low, high = np.array([(one.value, one.low, one.high) for one in found], np.float64).T
     error = float(value.std(ddof=1) / np.sqrt(len(value))) if len(value) > 1 else np.nan
     return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)

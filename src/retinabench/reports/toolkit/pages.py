@@ -1,15 +1,9 @@
 """The page builder, a Jinja template and its facts in, one self-contained HTML page out; and the sliders on a page.
 
-A page extends `templates/base.html.j2`, which has the blocks `head` (further style), `kicker`, `title`, `standfirst`,
-`contents`, `main` and `disclaimer`. Templates that belong to one report stand in the folder `templates` of its package:
-
-    page = render("page.html.j2", {"title": ...}, package="retinabench.reports.evaluation")
-
-Everything is escaped, the style sheet is inside, and a missing name is an error. The page runs one script, `SCRIPTS`, which is
-the same in every page and which the page's content security policy names by its hash: it sorts and filters tables, opens
-folded sections, and shows texts that the page holds already. Without it the page is complete. Templates know the filters of
-`FILTERS`; `parts.html.j2` has macros for sections, figures, legends, findings and lists of facts. A template whose name does
-not end in `.html.j2` is text (Markdown): nothing is escaped but what passes through the filter `md`.
+A page extends `templates/base.html.j2`; templates that belong to one report stand in the folder `templates` of its package.
+Everything is escaped, the style sheet is inside, and a missing name is an error. The page runs one script, `SCRIPTS`, which its content
+security policy names by its hash; without it the page is complete. A template whose name does not end in `.html.j2` is text (Markdown):
+nothing is escaped but what passes through the filter `md`.
 """
 
 from __future__ import annotations
@@ -42,6 +36,16 @@ from retinabench.reports.toolkit.number_format import COUNT, DASH, PERCENT, Numb
 
 TOOLKIT = "retinabench.reports.toolkit"
 SCRIPTS = ("tables.js", "folds.js", "explore.js", "choices.js")  # The parts of the one script of all pages.
+MOST_IMAGES = 500  # Missed images of each set that the page can list.
+SHOWN_IMAGES = 6  # Missed images of a pair of thresholds that are shown as thumbnails, where there are any.
+MOST_THUMBNAILS = 60  # Thumbnails in the page, of all sets and models.
+MOST_THUMBNAIL_BYTES = 600_000  # All thumbnails together: the page of any data set stays below 3 MB.
+ROWS = (
+    "Sensitivity", "Specificity", "PPV, at the prevalence of these images", "NPV, at the same", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
+    "Referable images called healthy and not read", "Severe ones",
+)  # fmt: skip
+THOUSAND = NumberFormat(0, scale=1000)
+Thumbnails = Callable[[str], str]  # image_id -> data URI, empty where there is no thumbnail.
 
 
 @dataclass(frozen=True)
@@ -121,12 +125,10 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def capitalise(text: str) -> str:
-    """Return a sentence with a capital at its start, the rest unchanged; markup stays markup."""
     return text[:1].upper() + text[1:]
 
 
 def quoted(name: str) -> Markup:
-    """Return a name in quotation marks: the name of a file may be any word, such as "never"."""
     return Markup("“{}”").format(name)
 
 
@@ -144,32 +146,14 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "capitalise": capitalise,
     "md": tables.escape_markdown,
 }
-MOST_IMAGES = 500  # Missed images of each set that the page can list.
-SHOWN_IMAGES = 6  # Missed images of a pair of thresholds that are shown as thumbnails, where there are any.
-MOST_THUMBNAILS = 60  # Thumbnails in the page, of all sets and models.
-MOST_THUMBNAIL_BYTES = 600_000  # All thumbnails together: the page of any data set stays below 3 MB.
-ROWS = (
-    "Sensitivity", "Specificity", "PPV, at the prevalence of these images", "NPV, at the same", "Images read, per 1,000 images", "Patients read, per 1,000 patients",
-    "Referable images called healthy and not read", "Severe ones",
-)  # fmt: skip
-THOUSAND = NumberFormat(0, scale=1000)
-Thumbnails = Callable[[str], str]  # image_id -> data URI, empty where there is no thumbnail.
-
-
-@dataclass(frozen=True)
-class Explorer:
-    """What a page's sliders show: JSON for its script, sensitivity and specificity of the reader, and whether rates became thresholds on the test images themselves."""
-
-    data: Markup
-    reader: tuple[float, float]
-    same_images: bool
 
 
 def explorer(
     grids: Mapping[str, PolicyGrid], reader: tuple[float, float], thumbnails: Thumbnails | None = None
-) -> Explorer:
+) -> dict[str, Any]:
+    """Return what a page's sliders show: JSON for its script, the rates of the reader, and whether shares became thresholds on the test images themselves."""
     same = any(rule.same_images for grid in grids.values() for rule in grid.rules)
-    return Explorer(script_json(_content(grids, thumbnails)), reader, same)
+    return {"data": script_json(_content(grids, thumbnails)), "reader": reader, "same_images": same}
 
 
 def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> JsonObject:
@@ -220,13 +204,13 @@ def _image(one: RankedImage) -> list[Any]:
 
 
 def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict[str, str]:
-    """Return image_id -> thumbnail of the images that most pairs of thresholds would show first."""
     wanted: Counter[str] = Counter()
     for grid in grids.values():
         for images in grid.images.values():
             for i in range(len(grid.thresholds)):
                 for j in range(len(grid.rules)):
-                    wanted.update(_first_missed(images, i, j))
+                    missed = (one.image_id for one in images[:MOST_IMAGES] if one.missed(i, j))
+                    wanted.update(islice(missed, SHOWN_IMAGES))
     found: dict[str, str] = {}
     left = MOST_THUMBNAIL_BYTES
     for image_id in sorted(wanted, key=lambda one: (-wanted[one], one)):
@@ -240,11 +224,6 @@ def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict
     return found
 
 
-def _first_missed(images: Sequence[RankedImage], threshold: int, rule: int) -> list[str]:
-    missed = (one.image_id for one in images[:MOST_IMAGES] if one.missed(threshold, rule))
-    return list(islice(missed, SHOWN_IMAGES))
-
-
 def _referral(rule: ReferralRule) -> str:
     if rule.rate is not None:
         return f"{PERCENT(rule.rate)} of the images"
@@ -252,7 +231,6 @@ def _referral(rule: ReferralRule) -> str:
 
 
 def cells(one: PolicyOutcome) -> Sequence[str]:
-    """Return the texts of an outcome, in the order of `ROWS`."""
     return [
         *(_text(value, PERCENT) for value in (one.sensitivity, one.specificity, one.ppv, one.npv)),
         _text(one.referred, THOUSAND),

@@ -51,7 +51,6 @@ class PrintedTable:
         return found
 
     def table(self) -> Table:
-        """Return the table as it was printed, its numbers not rounded again."""
         columns = [Column(column.label, direction=column.direction) for column in self.columns]
         rows = [Row(name, [Cell(text or "–") for text in cells]) for name, cells in self.rows.items()]
         number = f", Table {self.number}" if self.number else ""

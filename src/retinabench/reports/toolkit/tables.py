@@ -1,14 +1,7 @@
 """One table model and its renderers: HTML, Markdown, LaTeX, CSV, terminal.
 
 A `Table` has one or more `Block`s; a block has `Column`s and `Row`s; a row has a label and one `Cell` per column. A cell
-holds a number with its interval and standard error (`Quantity`) or text:
-
-    table = Table.of("Scores", [Column("AUROC", direction="higher")], [Row("MAP", [Cell.number(0.91, 0.88, 0.94)])])
-    to_terminal(table)      # a rich table
-    to_markdown(table)
-    to_html(table)          # escaped; in page templates: {{ table | table }}
-    to_latex(table)
-    to_csv(table)           # one line per cell, with all digits
+holds a number with its interval and standard error (`Quantity`) or text.
 """
 
 from __future__ import annotations
@@ -36,6 +29,15 @@ from retinabench.reports.toolkit.number_format import COUNT, DASH, MINUS, THREE_
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 Direction = Literal["higher", "lower", ""]
 Emphasis = Literal["", "best", "good", "bad"]
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
+    "—": "---", "–": "--", "−": "$-$", "<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~",
+}  # fmt: skip
+FIXED = Markup(' class="fixed"')
+_CLASSES = {"": "", "best": "best", "good": "yes", "bad": "no"}
+NARROWEST_LABEL = 14
+"""Labels of rows are broken into lines of at least this many characters before the columns are given up."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,6 @@ class Cell:
 
     @property
     def defined(self) -> bool:
-        """Whether the cell holds text or a finite number."""
         return isinstance(self.content, str) or self.content.defined
 
 
@@ -146,30 +147,13 @@ class Table:
 
     @classmethod
     def of(
-        cls,
-        caption: str,
-        columns: Sequence[Column],
-        rows: Sequence[Row],
-        *,
-        row_header: str = "",
-        note: str = "",
-        name: str = "",
+        cls, caption: str, columns: Sequence[Column], rows: Sequence[Row], *, row_header: str = "", note: str = ""
     ) -> Table:
-        return cls(caption, [Block(columns, rows)], row_header, note, name)
+        return cls(caption, [Block(columns, rows)], row_header, note)
 
     @property
     def width(self) -> int:
-        """Number of columns of the widest block, without the labels."""
         return max((len(block.columns) for block in self.blocks), default=0)
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
-    "—": "---", "–": "--", "−": "$-$", "<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~",
-}  # fmt: skip
-FIXED = Markup(' class="fixed"')
-_CLASSES = {"": "", "best": "best", "good": "yes", "bad": "no"}
 
 
 def to_html(table: Table) -> Markup:
@@ -235,7 +219,6 @@ def cell_html(cell: Cell) -> Markup:
 
 
 def cell_text(cell: Cell) -> str:
-    """Return a cell on one line: `0.913 ± 0.002`, `0.913 [0.901, 0.924]`, `0.913`, text, or a dash."""
     content = cell.content
     if isinstance(content, str):
         parts = [content]
@@ -248,7 +231,6 @@ def cell_text(cell: Cell) -> str:
 
 
 def to_markdown(table: Table, *, caption: bool = True) -> str:
-    """Return a table with footnotes and note, below its caption unless `caption` is False; one Markdown table per block."""
     title = f"Table {table.number}: {table.title}" if table.number else table.title
     head = f"**{escape_markdown(title)}.** {escape_markdown(table.caption)}"
     head = head if title else f"**{escape_markdown(table.caption)}**"
@@ -281,7 +263,6 @@ def _markdown_block(block: Block, row_header: str, notes: list[str]) -> list[str
 
 
 def to_latex(table: Table) -> str:
-    r"""Return a `table` environment; the document needs \usepackage{booktabs}."""
     width, notes = table.width, list[str]()
     body: list[str] = []
     previous: list[tuple[str, str]] | None = None
@@ -371,7 +352,6 @@ def _csv_field(value: object) -> object:
 
 
 def error_text(cell: Cell, content: Quantity) -> str:
-    """Return `± error` of a cell that holds a number, or an empty string where it is unknown."""
     return f"± {content.error_form(cell.form)(content.error)}" if math.isfinite(content.error) else ""
 
 
@@ -406,10 +386,6 @@ def _letter(k: int) -> str:
     return chr(ord("a") + k) if k < 26 else _letter(k // 26 - 1) + _letter(k % 26)
 
 
-NARROWEST_LABEL = 14
-"""Labels of rows are broken into lines of at least this many characters before the columns are given up."""
-
-
 def to_terminal(table: Table) -> Group:
     """Return caption, table and note for the terminal; intervals and standard errors stand below their numbers."""
     parts: tuple[RenderableType, ...] = (
@@ -442,7 +418,6 @@ class _Fitted:
 
 
 def _stacked(table: Table) -> Group:
-    """One line per number, for terminals that are too narrow for the columns."""
     lines: list[RenderableType] = []
     for block in table.blocks:
         lines += [Text(block.title, "bold")] if block.title else []
