@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -152,7 +152,7 @@ def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
     return decisions(bank, predictions, DecisionThreshold.parse(options.threshold).freeze(predictions))
 
 
-SHOWN = ("Recognised", "Not shown to be recognised", "Reversed", "Not asked")  # as in `Recognition`
+SHOWN = ("Recognised", "Not shown to be recognised", "Reversed", "Not asked")  # in the order of `recognised`
 
 
 def summary_lines(report: ExaminationReport) -> list[str]:
@@ -173,7 +173,7 @@ def summary_lines(report: ExaminationReport) -> list[str]:
                 names.setdefault(f"{r.measure} >= {r.goal:g}", []).append(r.concept)
         lines += [f"Goal {standing}: {goal} of {', '.join(concepts)}." for goal, concepts in names.items()]
     if not lines:
-        said = zip(SHOWN, astuple(recognised(report)), strict=True)
+        said = zip(SHOWN, recognised(report).values(), strict=True)
         lines.append("; ".join(f"{text}: {', '.join(names)}" for text, names in said if names) + ".")
     lines.append(f"{found.asked:,} of {found.bank.cells.sum():,} questions asked, stopped by: {found.stopped}.")
     if found.head:

@@ -27,9 +27,11 @@ from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import MultiLabel
 from retinabench.methods.training.loop import train
 from retinabench.models.build import build_model, set_arithmetic
+from retinabench.models.foreign import check_outputs
 from retinabench.models.settings import SCALES, ModelConfig
 
 PREDICT_AT_ONCE = 64
+OTHER_SIZE = "Choose another --size."
 CPU = Resources("cpu")
 
 
@@ -119,7 +121,7 @@ def train_network(
         source = ImageSource(data, device, workers=resources.readers or 0)
         batches = ConceptBatches(source, rows, rows[:0], settings.batch_size, seed)
         network = nn.Sequential(_Scaled(*_scale(model, data, rows)), build_model(model, seed, outputs=concepts))
-        _check_logits(network, model.name, data.size, concepts)
+        check_outputs(network, model.name, torch.zeros(2, 3, data.size, data.size), OTHER_SIZE, concepts)
         inputs = _pixels(device)
     set_arithmetic(settings.precision, device)
     posterior = PointPosterior(network.to(device), MultiLabel(concepts))
@@ -135,9 +137,9 @@ def untrained_network(model: ModelConfig, seed: int, data: Prepared, resources: 
             f"'{model.name}' has no outputs for the concepts before it is trained",
             hint="--trained nothing is for your own function package.module:function.",
         )
-    network = build_model(model, seed, outputs=data.truth.shape[1])
-    _check_logits(network, model.name, data.size, data.truth.shape[1])
-    device = resources.torch_device()
+    concepts, device = data.truth.shape[1], resources.torch_device()
+    network = build_model(model, seed, outputs=concepts)
+    check_outputs(network, model.name, torch.zeros(2, 3, data.size, data.size), OTHER_SIZE, concepts)
     set_arithmetic("float32", device)
     return ConceptNetwork(network.to(device).eval(), _pixels(device))
 
@@ -184,22 +186,6 @@ def _scale(model: ModelConfig, data: Prepared, rows: Rows) -> tuple[Tensor, Tens
     scale = channel_statistics(data, rows) if standardised else SCALES.get(model.inputs, ((0.0,) * 3, (1.0,) * 3))
     mean, std = (torch.tensor(v, dtype=torch.float32).reshape(1, 3, 1, 1) for v in scale)
     return mean, std
-
-
-def _check_logits(network: nn.Module, name: str, size: int, concepts: int) -> None:
-    """Refuse a network from elsewhere whose outputs are not one logit per concept, before it is trained."""
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            found = network.eval()(torch.zeros(2, 3, size, size))
-    except Exception as error:  # foreign code raises what it likes
-        problem = f"'{name}' does not take images of {size} px ({type(error).__name__}: {str(error)[:200]})"
-        raise InputError(problem, hint="Choose another --size.") from error
-    shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-    if shape != (2, concepts):
-        raise InputError(
-            f"'{name}' gives {shape} for 2 images, not logits of shape {(2, concepts)}",
-            hint="A function of yours gets the number of concepts as `outputs`.",
-        )
 
 
 def _tensor(images: Tensor) -> Tensor:

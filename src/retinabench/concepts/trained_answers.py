@@ -77,10 +77,8 @@ class NetworkOptions:
     def model(self, definition: BankDefinition, size: int) -> ModelConfig:
         if self.examinee is None:
             settings = {**(definition.network or PRETRAINED)}
-            if "stem" in settings and size >= 128:
-                del settings[
-                    "stem"
-                ]  # the published stem discards three quarters of the pixels, too many for small images
+            if size >= 128:  # the published stem discards three quarters of the pixels, too many for small images
+                settings.pop("stem", None)
         else:
             lite, timm = self.examinee.startswith("efficientnet_lite"), self.examinee.startswith(TIMM)
             settings = {"name": self.examinee} | ({"pool": "mean_max"} if lite else {})

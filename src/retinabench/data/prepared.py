@@ -31,9 +31,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, printable
-from retinabench.core.files import atomic_write, check
+from retinabench.core.files import atomic_write, check, write_bytes, write_json
 from retinabench.core.results import Document, JsonObject
 from retinabench.core.untrusted import inside, kept_inside
+from retinabench.core.version import __version__
 from retinabench.data.dataset import MODERATE, Records, join, referable
 from retinabench.predictions.formats import DAMAGED_ARRAYS, read_table
 
@@ -261,6 +262,24 @@ class Prepared:
         """Return the image with that id (size, size, 3), or None."""
         found = np.flatnonzero(self.records.image_id == image_id)
         return self.images(found[:1])[0] if found.size else None
+
+
+def complete(
+    out: Path,
+    records: Records,
+    shards: Sequence[Path],
+    settings: Mapping[str, object],
+    *,
+    name: str,
+    size: int,
+    **about: Any,
+) -> None:
+    """Write the records and, last, `dataset.json` of a prepared folder; `about` are further fields of `Manifest`."""
+    write_bytes(out / "records.parquet", records.to_parquet(), checked=True)
+    about |= {"images": len(records), "version": __version__, "settings": PreparedSettings.from_json(dict(settings))}
+    digest, names = fingerprint(records, shards), () if "features" in about else tuple(path.name for path in shards)
+    manifest = Manifest(name=name, size=size, fingerprint=digest, shards=names, **about)
+    write_json(out / COMPLETE, manifest.to_dict(), checked=True)
 
 
 def prepared(folder: Path) -> bool:

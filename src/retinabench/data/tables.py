@@ -18,15 +18,13 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.files import check as check_file
-from retinabench.core.files import sweep, write_bytes, write_json
+from retinabench.core.files import sweep, write_bytes
 from retinabench.core.results import JsonObject
-from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import SPLITS, Records, Rows, make_records, to_parquet
 from retinabench.data.datasets.folder import SPLIT_NAMES, STAND_IN
 from retinabench.data.prepare import begin_folder, place_of
-from retinabench.data.prepared import COMPLETE, FEATURES, FORMAT, Manifest, Prepared, fingerprint, open_prepared
-from retinabench.data.prepared import PreparedSettings as Settings
+from retinabench.data.prepared import COMPLETE, FEATURES, FORMAT, Prepared, complete, open_prepared
 from retinabench.data.synthetic.patients import draw_patients
 from retinabench.predictions.check import Check, named_by_row
 from retinabench.predictions.columns import check_count, from_arrow, to_arrow
@@ -75,11 +73,10 @@ def prepare_table(
     if words and source is not None:
         shown = ", ".join(f"{name} ({number})" for name, number in list(words.items())[:20])
         notes.append(f"read as categories (number of different values): {shown}{', …' if len(words) > 20 else ''}")
-    rows_of_records = records.to_parquet()
     table = to_parquet(pa.table({name: to_arrow(columns[name]) for name in names}))
     settings: JsonObject = {
         "dataset": "table", "source": place_of(source), "columns": named, "features": names, "format": FORMAT,
-        "label_table": hashlib.sha256(rows_of_records + table).hexdigest(), **drawn,
+        "label_table": hashlib.sha256(records.to_parquet() + table).hexdigest(), **drawn,
     }  # fmt: skip
     workspace = Workspace(out, "prepared data set", "prepare.json")
     begin_folder(workspace, settings)
@@ -87,12 +84,8 @@ def prepare_table(
     with workspace.lock(wait=True):
         if not (out / COMPLETE).is_file():
             write_bytes(out / FEATURES, table, checked=True)
-            write_bytes(out / "records.parquet", rows_of_records, checked=True)
-            manifest = Manifest(
-                name="table" if source is None else source.stem, size=1, images=len(records), shards=(), features=FEATURES,
-                fingerprint=fingerprint(records, [out / FEATURES]), settings=Settings.from_json(settings), version=__version__,
-            )  # fmt: skip
-            write_json(out / COMPLETE, manifest.to_dict(), checked=True)
+            name = "table" if source is None else source.stem
+            complete(out, records, [out / FEATURES], settings, name=name, size=1, features=FEATURES)
     return open_prepared(out), notes
 
 

@@ -208,7 +208,7 @@ def read_label_table(definition: BankDefinition, layout: LabelTable, files: File
     name, base = one_file(files, layout.file)
     where = files.where(name)
     needed = [*layout.images, *layout.texts, *([layout.patient] if layout.patient else []), *layout.where]
-    wanted = {concept: _words(given) for concept, given in definition.concepts.items()}
+    wanted = definition.words
     columns = [] if layout.texts else [word for words in wanted.values() for word in words]
     rows = [
         row
@@ -235,10 +235,6 @@ def read_label_table(definition: BankDefinition, layout: LabelTable, files: File
             patients.append(row[1][layout.patient] if layout.patient else patient_of(image, layout.patient_pattern))
             truth.append(label)
     return collected(definition, files, names, list(wanted), np.array(truth, np.int8), patients)
-
-
-def _words(given: str | list[str]) -> list[str]:
-    return [given] if isinstance(given, str) else given
 
 
 def _truth(row: Row, wanted: dict[str, list[str]], layout: LabelTable, place: int, where: str) -> list[int] | None:
@@ -271,9 +267,7 @@ def _meaning(row: Row, column: str, layout: LabelTable, where: str) -> int:
 
 SEPARATOR = "@"
 MAJORITY, RANDOM, LATENT = TRUTHS = "majority", "random", "dawid-skene"
-FEWEST = (
-    5  # readers who say something about other panels: of fewer, all may share a habit that half of others do not have
-)
+FEWEST = 5  # readers who tell of other panels: of fewer, all may share a habit that half of others do not have
 PANELS = 400  # drawn, from which the error between panels is estimated
 Votes = NDArray[np.int8]
 

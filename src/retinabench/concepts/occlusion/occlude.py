@@ -15,7 +15,7 @@ from retinabench.concepts.banks.definition import find_definition
 from retinabench.concepts.banks.open_bank import read_images
 from retinabench.concepts.occlusion.effects import (
     ALL,
-    ConceptFreeImages,
+    CONTROLS,
     Effect,
     Floats,
     OccludedImage,
@@ -159,7 +159,6 @@ class OcclusionOptions:
     """Options of an occlusion."""
 
     images: int | None = None
-    controls: int = 2
     replicates: int = 2000
     seed: int = 0
     device: str = "auto"
@@ -185,7 +184,7 @@ def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: Oc
     found = Occlusion(
         bank=definition.title, drawn=definition.synthetic is not None, model=model.run.method.describe(),
         weights=model.weights, size=model.recipe.size, samples=int(model.run.method.samples), images=len(rows),
-        patients=len(set(images.patient_id[rows].tolist())), controls=options.controls, replicates=options.replicates,
+        patients=len(set(images.patient_id[rows].tolist())), controls=CONTROLS, replicates=options.replicates,
         seed=options.seed, reference=_reference(images, reference, model),
         effects=_effects(images.concepts, answered, options), notes=_notes(answered, learnt),
     )  # fmt: skip
@@ -214,10 +213,10 @@ def _answered(
     with options.progress.track("Occluding", len(rows), unit="images") as advance:
         for start in range(0, len(rows), AT_ONCE):
             some = [int(row) for row in rows[start : start + AT_ONCE]]
-            made = [variants(images, row, side, controls=options.controls, seed=options.seed) for row in some]
+            made = [variants(images, row, side, seed=options.seed) for row in some]
             original = _ask(model, [one.original for one in made])
             for concept in (*images.concepts, ALL):
-                asked = _versions(model, made, concept, options.controls)
+                asked = _versions(model, made, concept)
                 for place, (row, one) in enumerate(zip(some, made, strict=True)):
                     if concept not in one.filled:
                         continue
@@ -239,10 +238,10 @@ def _answered(
     return answered, [best[concept] for concept in (*images.concepts, ALL) if concept in best]
 
 
-def _versions(model: ExportedModel, made: list[Variants], concept: str, controls: int) -> dict[str, Floats]:
+def _versions(model: ExportedModel, made: list[Variants], concept: str) -> dict[str, Floats]:
     """Ask about one version of all images after the other; an image without the version is shown as it is."""
     versions = {"occluded": [one.filled.get(concept, one.original) for one in made]}
-    for k in range(controls):
+    for k in range(CONTROLS):
         drawn = [one.controls.get(concept, []) for one in made]
         versions[f"control {k}"] = [
             own[k] if k < len(own) else one.original for own, one in zip(drawn, made, strict=True)
@@ -322,13 +321,13 @@ def _effects(concepts: tuple[str, ...], answered: list[OccludedImage], options: 
     return found
 
 
-def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> ConceptFreeImages:
+def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> dict[str, float | None]:
     """Return the mean P(referable) of images without any concept."""
     side, probs = _side(model.recipe), []
     for start in range(0, len(rows), AT_ONCE):
         some = [images.image(int(row), side) for row in rows[start : start + AT_ONCE]]
         probs.append(_ask(model, some)[:, 0])
-    return ConceptFreeImages(len(rows), float(np.concatenate(probs).mean()) if probs else None)
+    return {"images": len(rows), "probability": float(np.concatenate(probs).mean()) if probs else None}
 
 
 def _notes(answered: list[OccludedImage], learnt: int | None) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -433,49 +433,13 @@ def _cell(share: Interval) -> Cell:
     return Cell.number(share.value, share.low, share.high, form=PERCENT, why=why)
 
 
-@dataclass(frozen=True)
-class Recognition:
-    """The concepts by what their answers show: see `recognition`; `unknown` where a kind of sample was not asked."""
-
-    recognised: Sequence[str]
-    open: Sequence[str]
-    reversed: Sequence[str]
-    unknown: Sequence[str]
-
-
-@dataclass(frozen=True)
-class MissedGoal:
-    """A rate below its goal."""
-
-    rate: ConceptRate  # the rate
-    only_answer: str  # "yes" or "no" where every answer about the concept was the same, else ""
-
-
-@dataclass(frozen=True)
-class ScarceSamples:
-    """Concepts with too few samples of a kind to show a good model to be good: `needed` right answers would be the least."""
-
-    measure: str
-    goal: float
-    needed: int
-    rates: Sequence[ConceptRate]
-
-
-@dataclass(frozen=True)
-class Entangled:
-    """Concepts that nearly always occur together; pairs of them differ in at most `most` samples."""
-
-    names: Sequence[str]
-    most: int
-
-
-def recognised(report: ExaminationReport) -> Recognition:
-    """Return the concepts by what their answers show."""
+def recognised(report: ExaminationReport) -> dict[str, list[str]]:
+    """Return the concepts by what their answers show (`recognition`); `unknown` where a kind of sample was not asked."""
     names: dict[str, list[str]] = {"recognised": [], "open": [], "reversed": [], "unknown": []}
     for pair in report.rates:
         seen = all(rate.asked for rate in pair)
         names[recognition(*pair) if seen else "unknown"].append(pair[0].concept)
-    return Recognition(**names)
+    return names
 
 
 @dataclass(frozen=True)
@@ -509,31 +473,35 @@ def claim_verdicts(report: ExaminationReport) -> list[ClaimVerdict]:
     ]
 
 
-def missed_goals(report: ExaminationReport) -> list[MissedGoal]:
-    """Return the rates that are shown to be below their goals."""
+def missed_goals(report: ExaminationReport) -> list[tuple[ConceptRate, str]]:
+    """Return the rates that are shown to be below their goals, with "yes" or "no" where every answer about the concept was the same."""
     missed = []
     for rate in report.judged:
         if rate.standing == "missed":
             counts = report.examination[rate.concept].counts
             said = {"yes": counts["tp"] + counts["fp"], "no": counts["tn"] + counts["fn"]}
             given = [answer for answer, count in said.items() if count]
-            missed.append(MissedGoal(rate, given[0] if len(given) == 1 else ""))
+            missed.append((rate, given[0] if len(given) == 1 else ""))
     return missed
 
 
-def scarce_samples(report: ExaminationReport) -> list[ScarceSamples]:
-    """Return the kinds of samples of which there are too few, whatever the model, by measure and goal."""
+def by_goal(rates: Iterable[ConceptRate]) -> dict[tuple[str, float], list[ConceptRate]]:
+    """Return the rates that have a goal by measure and goal."""
     groups: dict[tuple[str, float], list[ConceptRate]] = {}
-    for rate in report.every_rate:
+    for rate in rates:
         if rate.goal is not None:
             groups.setdefault((rate.measure, rate.goal), []).append(rate)
+    return groups
+
+
+def scarce_samples(report: ExaminationReport) -> list[tuple[int, list[ConceptRate]]]:
+    """Return the rates with too few samples to show a good model to be good, by measure and goal, behind the least number of right answers."""
     scarce = []
-    for (measure, goal), judged in groups.items():
+    for (_, goal), judged in sorted(by_goal(report.every_rate).items()):
         least = needed(goal, ALPHA / report.examination.rates)
-        few = [rate for rate in judged if rate.available < least]
-        if few:
-            scarce.append(ScarceSamples(measure, goal, least, few))
-    return sorted(scarce, key=lambda one: (one.measure, one.goal))
+        if few := [rate for rate in judged if rate.available < least]:
+            scarce.append((least, few))
+    return scarce
 
 
 def exhausted(report: ExaminationReport) -> list[ConceptRate]:
@@ -542,12 +510,12 @@ def exhausted(report: ExaminationReport) -> list[ConceptRate]:
 
 
 def _not_scarce(report: ExaminationReport) -> list[ConceptRate]:
-    scarce = [rate for few in scarce_samples(report) for rate in few.rates]
+    scarce = [rate for _, few in scarce_samples(report) for rate in few]
     return [rate for rate in report.every_rate if rate not in scarce]
 
 
-def entangled(report: ExaminationReport) -> list[Entangled]:
-    """Return the groups of concepts that nearly always occur together (`together`), pairs joined into groups."""
+def entangled(report: ExaminationReport) -> list[tuple[list[str], int]]:
+    """Return the groups of concepts that nearly always occur together (`together`), and in how many samples pairs of each differ at most."""
     groups: list[tuple[set[str], int]] = []
     for pair in report.together:
         joined, most = set(pair.concepts), pair.one
@@ -556,7 +524,7 @@ def entangled(report: ExaminationReport) -> list[Entangled]:
             joined, most = joined | group[0], max(most, group[1])
         groups.append((joined, most))
     names = report.examination.bank.concepts
-    return [Entangled([name for name in names if name in joined], most) for joined, most in groups]
+    return [([name for name in names if name in joined], most) for joined, most in groups]
 
 
 def left_open(report: ExaminationReport) -> list[ConceptRate]:

@@ -33,9 +33,7 @@ from retinabench.experiments.engines.worker import JobRequest, execute_request, 
 
 LEFT = "last.pt"  # the state from which a training is continued; a finished run needs none
 DONE = "done"
-MOST_LOG = (
-    50_000  # bytes of a log that travel with a result: what Ray sends in a message, and not through its object store
-)
+MOST_LOG = 50_000  # bytes of a log that travel with a result: Ray sends as many in a message, without its object store
 
 
 class Storage:
