@@ -31,7 +31,6 @@ def examine_images(
     options: ExamineOptions,
     answers: Path | None = None,
 ) -> ExaminationReport:
-    """Question an examinee about the images of a bank."""
     if options.reference is not None:
         raise InputError("--reference is for --truth with columns CONCEPT@READER", hint="Leave it out.")
     definition = find_definition(bank)
@@ -63,7 +62,6 @@ def examine_images(
 def examine_synthetic(
     truth: Path, name: str, out: Path, options: ExamineOptions, resources: Resources
 ) -> ExaminationReport:
-    """Question a synthetic examinee about a table of truth."""
     bank, panel = read_reference(truth, options.concepts, options.reference, options.reader_seed)
     examinee = SYNTHETIC[name](bank, options.seed)
     return examine_bank(bank, examinee, out, options, panel, progress=resources.progress)

@@ -145,7 +145,6 @@ def _announce(bank: Bank, options: ExamineOptions, progress: Progress) -> None:
 
 
 def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
-    """Return the main decisions about the images of a bank; None where no predictions are named."""
     if options.predictions is None:
         return None
     predictions = read_predictions(options.predictions)

@@ -176,7 +176,6 @@ class _Scaled(nn.Module):
         self.register_buffer("std", std)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 3, H, W) in [0, 1] -> the same shape, scaled."""
         return (images - self.mean) / self.std
 
 

@@ -158,7 +158,6 @@ def _trained(
 def _write(
     out: Path, concepts: tuple[str, ...], data: Prepared, rows: Rows, asked: Rows, probability: NDArray[np.float64]
 ) -> None:
-    """Write the truth of the training, and truth and answers of the samples asked about."""
     ids, patients, truth = data.records.image_id, data.records.patient_id, data.truth
     assert truth is not None
     for name, some in (("training.csv", rows), ("truth.csv", asked)):

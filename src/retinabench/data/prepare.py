@@ -71,7 +71,6 @@ class Shard(NamedTuple):
 
 
 def plan(dataset: str, rows: Records, root: Path | None, recipe: Recipe, out: Path) -> list[Shard]:
-    """Cut a data set into shards."""
     step = max(1, min(SHARD, SHARD_BYTES // (3 * recipe.size**2)))
     return [
         Shard(
@@ -136,7 +135,6 @@ def make_shard(shard: Shard) -> int:
 
 
 def bad_rows(table: pa.Table) -> pa.Table:
-    """Return the rows of files that could not be read."""
     return table.filter(pa.compute.equal(table["status"], "bad"))
 
 
@@ -206,7 +204,6 @@ def prepare(
 
 
 def dataset_options(name: str, source: Path | None, *, column: Sequence[str] | None = None, **given: Any) -> JsonObject:
-    """Return the options that were given on the command line, for `prepare`."""
     dataset = DATASETS.find(name)
     options = {key: value for key, value in given.items() if value is not None}
     if roles := columns_of_roles(column or ()):

@@ -116,7 +116,6 @@ class PreparedSettings:
         return cls(**known, content=content)
 
     def to_dict(self) -> JsonObject:
-        """Return all settings, as the file holds them."""
         return self.content
 
     @property
@@ -126,11 +125,9 @@ class PreparedSettings:
 
     @property
     def meaning(self) -> str:
-        """What label 1 means."""
         return "referable retinopathy by its grade" if self.graded else self.label or "what its file of labels says"
 
     def other_pixels(self, other: PreparedSettings) -> list[str]:
-        """Return which of `PIXEL_SETTINGS` differ."""
         return [key for key in PIXEL_SETTINGS if getattr(self, key) != getattr(other, key)]
 
     def same_source(self, other: PreparedSettings) -> bool:
@@ -245,7 +242,6 @@ class Prepared:
 
     @cached_property
     def _whole(self) -> set[int]:
-        """The shards that have been checked."""
         return set()
 
     @cached_property
@@ -283,7 +279,6 @@ def complete(
 
 
 def prepared(folder: Path) -> bool:
-    """Tell whether a folder holds a finished data set."""
     return (folder / COMPLETE).is_file()
 
 
@@ -318,7 +313,6 @@ def open_prepared(folder: str | Path) -> Prepared:
 
 
 def _truth(folder: Path, concepts: tuple[str, ...] | None, images: int) -> NDArray[np.int8] | None:
-    """Read the truth of a concept bank, None for other data sets."""
     if concepts is None:
         return None
     truth = memory_map(check(inside(folder, "truth.npy"), AGAIN))

@@ -120,7 +120,6 @@ def read_columns(path: Path) -> Columns:
 def _records(
     columns: Columns, roles: Mapping[str, str], truth: NDArray[np.float64] | float, source: Path | None
 ) -> tuple[Records, list[str]]:
-    """Return the records of a table whose columns have these roles, and notes."""
     check = Check(source)
     for role, name in roles.items():
         if name not in columns:

@@ -158,11 +158,9 @@ class ImageRuns:
     keeps_posterior: bool = True
 
     def folder_name(self, run: Run) -> str:
-        """Return the name of a run's folder: readable first, unique by its hash."""
         return folder_name(run, self.task.data.fingerprint)
 
     def manifest(self, run: Run) -> JsonObject:
-        """Return the content of `run.json`."""
         fingerprint = self.task.data.fingerprint
         source = source_of(run.model.name)._asdict() if run.model.own else {}
         return {
@@ -197,7 +195,6 @@ class ImageRuns:
         )
 
     def combine(self, run: Run, members: Sequence[Predictions]) -> Predictions:
-        """Return the predictions of a run that combines others."""
         return combine(run, self.task, members)
 
     def read(self, folder: Path) -> Predictions:
@@ -209,7 +206,6 @@ class ImageRuns:
 
 
 def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Path:
-    """Compute a run below `out`, continue it, or find it done."""
     task = load_task(run.data, run.task, run.shifted)
     if task.data.table is None:
         check_size(run.model, task.data.size)
@@ -249,12 +245,10 @@ def divided(task: Task, run: Run) -> Task:
 
 
 def run_folder(run: Run, out: Path, task: Task) -> Path:
-    """Return the folder of a run below `out`."""
     return out / ImageRuns(task).folder_name(run)
 
 
 def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0, progress: Progress = QUIET) -> Batches:
-    """Return the batches of a run: its task's rows with its own settings."""
     return batches_of(run, task, _source(run, task, device, workers, progress))
 
 

@@ -38,7 +38,6 @@ class SourceFile(NamedTuple):
 
 
 def own_network(name: str, seed: int, outputs: int) -> nn.Module:
-    """Return the network of the user's function of that name."""
     return made_by(_function(name), name, seed, outputs, source_of(name).file or None)
 
 
@@ -169,7 +168,6 @@ class TimmNetwork(nn.Module):
         self.fc = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> logits (B, outputs)."""
         logits: Tensor = self.fc(self.pooled(self.backbone(x)))
         return logits
 

@@ -140,7 +140,6 @@ def _places(definition: BankDefinition, layout: MaskFiles, files: Files, name: s
 
 
 def mask_of(files: Files, name: str, level: int) -> NDArray[np.bool_]:
-    """Return a mask (H, W)."""
     brightest: NDArray[np.uint8] = np.asarray(opened(files, name)).max(axis=2)
     return brightest > level
 

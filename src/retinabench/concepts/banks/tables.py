@@ -97,7 +97,6 @@ def read_patients(path: Path) -> NDArray[np.str_] | None:
 
 
 def column_names(path: str | Path) -> list[str]:
-    """Return the names of the columns of a CSV or Parquet file; raises `InputError` where it cannot be read."""
     path = Path(path)
     with _explained(path):
         return _columns(path)[1]
@@ -132,7 +131,6 @@ def read_concepts(
 
 
 def _type(path: Path | None, wanted: Sequence[str]) -> type[np.floating]:
-    """Return the narrowest type that holds the columns of a Parquet file as they are written."""
     single = path is not None and all(
         pa.types.is_float32(open_parquet(path).schema_arrow.field(name).type) for name in wanted
     )
@@ -163,7 +161,6 @@ def _numbers(path: Path, name: str, column: pa.Array) -> NDArray[Any]:
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Say in one line why a file cannot be read."""
     try:
         yield
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:

@@ -61,7 +61,6 @@ class Example:
 
 
 def write_page(found: Occlusion, examples: Sequence[Example], out: Path) -> Path:
-    """Write the page; the same arguments give the same bytes."""
     effects = found.effects
     signs = {one.concept: _quantity(one.probability["difference"]).sign() for one in effects}
     context = {
@@ -99,7 +98,6 @@ def _quantity(change: Interval) -> Quantity:
 
 @drawing()
 def _figure(effects: Sequence[Effect]) -> Panel:
-    """Draw the mean change of P(referable) of every concept, with intervals over patients."""
     rows = [
         (one.concept, [RateMark(HUES[hue], _quantity(one.probability[kind])) for kind, hue in SHOWN.items()])
         for one in effects
@@ -167,7 +165,6 @@ class OcclusionOptions:
 
 
 def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: OcclusionOptions) -> Occlusion:
-    """Measure what the lesions of a bank contribute to a model's decision, and write all files."""
     definition = find_definition(bank)
     drawn = options.images if definition.synthetic else None
     images = read_images(definition, source, images=drawn, seed=options.seed, progress=options.progress)
@@ -299,7 +296,6 @@ def _side(recipe: Recipe) -> int:
 
 
 def _stronger(before: Example | None, answer: OccludedImage, one: Variants) -> Example:
-    """Return the example with the larger change of P(referable)."""
     change = float(answer.occluded[0] - answer.original[0])
     if before is not None and abs(before.change) >= abs(change):
         return before
@@ -322,7 +318,6 @@ def _effects(concepts: tuple[str, ...], answered: list[OccludedImage], options: 
 
 
 def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> dict[str, float | None]:
-    """Return the mean P(referable) of images without any concept."""
     side, probs = _side(model.recipe), []
     for start in range(0, len(rows), AT_ONCE):
         some = [images.image(int(row), side) for row in rows[start : start + AT_ONCE]]

@@ -160,7 +160,6 @@ class Examination:
 
     @cached_property
     def answered(self) -> Answered:
-        """The answers by cell, as rates and rankings count them."""
         return Answered(self.bank, self.record, self.seed, self.companion_valid, self.fixed)
 
     @cached_property
@@ -222,7 +221,6 @@ class Examination:
 
     @property
     def notes(self) -> list[str]:
-        """Limits of the numbers, as sentences."""
         return [*self._validity_notes(), *self._reader_notes(), *self._bank_notes(), *self._claim_notes()]
 
     def _validity_notes(self) -> list[str]:

@@ -138,7 +138,6 @@ def decisions(bank: Bank, predictions: Predictions, threshold: FrozenThreshold) 
 
 
 def agreement(bank: Bank, record: Record, decided: Decisions) -> Agreement:
-    """Compare the answers of an examination with the main decision."""
     concepts, said = {}, np.zeros(bank.truth.shape, np.int8)
     for place, name in enumerate(bank.concepts):
         sample, truth, _ = record.about(place)

@@ -78,7 +78,6 @@ def interval_panel(
     middle: float = 0.5,
     limits: tuple[float, float] | None = (-0.01, 1.01),
 ) -> Figure:
-    """Draw the quantities of every concept, such as sensitivity and specificity, as dots with their intervals."""
     several = max((len(marks) for _, marks in rows), default=1)
     figure, [[axes]] = canvas(WIDTH, 56 + (24 + 8 * several) * len(rows))
     for number, (_, marks) in enumerate(rows):

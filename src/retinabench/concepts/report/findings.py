@@ -79,7 +79,6 @@ def _of_text(text: str) -> tuple[str, str, str, Any]:
 
 
 def _of_file(path: Path) -> Iterator[tuple[str, str, str, Any]]:
-    """What a file states, as `_of_text`."""
     for concept, goals in read_toml(path).items():
         if not isinstance(goals, Mapping):
             raise InputError(
@@ -193,7 +192,6 @@ class ExaminationReport:
 
     @cached_property
     def rates(self) -> Sequence[tuple[ConceptRate, ConceptRate]]:
-        """Sensitivity and specificity of every concept."""
         return [
             (self._rate(place, name, "sensitivity"), self._rate(place, name, "specificity"))
             for place, name in enumerate(self.examination.bank.concepts)
@@ -221,11 +219,9 @@ class ExaminationReport:
 
     @property
     def judged(self) -> Sequence[ConceptRate]:
-        """The rates that are shown to reach or to miss their goals."""
         return [rate for rate in self.every_rate if rate.standing in ("met", "missed")]
 
     def to_dict(self) -> JsonObject:
-        """Return the content of `examination.json`: the examination, and per judged rate what was found."""
         content = self.examination.to_dict()
         content["goals"] = self.goals
         content["findings"] = [
@@ -276,7 +272,6 @@ def ranks_better_than_chance(answers: Mapping[str, Sequence[float]]) -> bool:
 
 
 def _arrays(answers: Mapping[str, Sequence[float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The answers about samples without the concept and about those with it."""
     without, having = (np.asarray(answers[kind], np.float64) for kind in ("without", "with"))
     return without, having
 
@@ -320,7 +315,6 @@ def short_decimal(below: float, at_most: float) -> str:
 
 
 def readers_tables(readers: Readers) -> list[Table]:
-    """Return the rates against every possible truth, a table for sensitivity and one for specificity."""
     concepts = readers.concepts
     tables = []
     for measure in ("sensitivity", "specificity"):
@@ -351,7 +345,6 @@ def _gap(one: BesideReaders) -> Cell:
 
 
 def beside_lines(readers: Readers) -> list[str]:
-    """Return a line for every concept about which the model is compared with the readers."""
     told = {name: one.beside for name, one in readers.concepts.items() if one.beside}
     width = max(map(len, told), default=0)
     lines = []
@@ -464,7 +457,6 @@ class ClaimVerdict:
 
 
 def claim_verdicts(report: ExaminationReport) -> list[ClaimVerdict]:
-    """Return the registered claims with the rates that they are about."""
     stated = [claim for claim in report.examination.claims if claim.registered]
     new = {(claim.concept, claim.truth) for claim in stated if claim.new}
     return [

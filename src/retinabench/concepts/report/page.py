@@ -40,7 +40,6 @@ CONTENTS = (
 
 
 def write_report(report: ExaminationReport, out: Path) -> Path:
-    """Write the page of an examination; the same arguments give the same bytes."""
     write_bytes(out / "index.html", render(report).encode())
     return out / "index.html"
 
