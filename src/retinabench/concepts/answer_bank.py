@@ -11,8 +11,7 @@ import numpy as np
 from retinabench.concepts.banks import masks
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.definition import find_definition
-from retinabench.concepts.banks.open_bank import read_images
-from retinabench.concepts.banks.tables import read_bank, read_reference
+from retinabench.concepts.banks.tables import read_bank, read_images, read_reference
 from retinabench.concepts.examine import ExamineOptions, check_options, examine_bank, examine_files
 from retinabench.concepts.examinees import SYNTHETIC, read_answers
 from retinabench.concepts.questioning.transcript import recorded_header

@@ -21,7 +21,7 @@ from retinabench.concepts.banks.masks import (
     run_lengths,
     uncompressed,
 )
-from retinabench.concepts.banks.open_bank import read_images
+from retinabench.concepts.banks.tables import read_images
 from retinabench.core.errors import InputError
 from retinabench.data.archives import Files, open_files
 from retinabench.data.dataset import ConceptImages

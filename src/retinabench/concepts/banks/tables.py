@@ -1,4 +1,4 @@
-"""Tables of concepts: one column per concept, and labels.
+"""The images of a bank and their truth; tables of concepts: one column per concept, and labels.
 
 Several readers as the truth: a table with a column ``concept@reader`` per concept and reader.
 
@@ -34,12 +34,14 @@ from scipy.special import expit, logit
 
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
 from retinabench.concepts.banks.definition import BankDefinition, LabelTable
-from retinabench.concepts.banks.masks import collected, one_file, patient_of
+from retinabench.concepts.banks.masks import collected, drawn, one_file, patient_of, read_coco, read_mask_files
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.files import check
+from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
-from retinabench.data.archives import Files
+from retinabench.data.archives import Files, open_files
 from retinabench.data.dataset import ConceptImages
+from retinabench.data.datasets import idrid_lesions
 from retinabench.data.labels import Row
 from retinabench.data.labels import read_table as read_table_label_table
 from retinabench.predictions.check import Check
@@ -199,6 +201,35 @@ def _csv(path: Path, wanted: list[str], name: str = "image_id") -> pa.Table:
     places = [names.index(one) for one in (name, *wanted)]
     table = csv_columns(path, encoding, delimiter, len(names), places, places[1:], ("", "nan", "NaN"))
     return table.rename_columns([name, *wanted])
+
+
+def read_images(
+    definition: BankDefinition,
+    source: Path | None,
+    *,
+    images: int | None = None,
+    seed: int = 0,
+    progress: Progress = QUIET,
+) -> ConceptImages:
+    """Return the images of a bank and their truth, below the folder or zip `source`, or drawn."""
+    if definition.synthetic is not None:
+        if source is not None:
+            raise InputError("synthetic retinas are rendered, not read", hint="Leave --source out.")
+        number = definition.synthetic.images if images is None else images
+        return drawn(number, seed=seed, population=definition.synthetic.population)
+    if images is not None:
+        raise InputError("--images is for synthetic data only", hint="Leave it out.")
+    if source is None:
+        raise InputError("the bank is read from a folder or zip", hint="Name it with --source DIR.")
+    if definition.idrid is not None:
+        return idrid_lesions.read(source)
+    files = open_files(source)
+    if definition.table is not None:
+        return read_label_table(definition, definition.table, files)
+    if definition.masks is not None:
+        return read_mask_files(definition, definition.masks, files, progress)
+    assert definition.coco is not None
+    return read_coco(definition, definition.coco, files)
 
 
 def read_label_table(definition: BankDefinition, layout: LabelTable, files: Files) -> ConceptImages:

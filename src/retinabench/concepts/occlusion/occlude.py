@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from retinabench.concepts.banks.definition import find_definition
-from retinabench.concepts.banks.open_bank import read_images
+from retinabench.concepts.banks.tables import read_images
 from retinabench.concepts.occlusion.effects import (
     ALL,
     CONTROLS,
