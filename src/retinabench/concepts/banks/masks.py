@@ -21,7 +21,7 @@ from retinabench.core.results import JsonObject
 from retinabench.data.archives import Files
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.datasets.synthetic import MOST_IMAGES
-from retinabench.data.preprocessing.graham import Crop, square_box, square_image, square_mask
+from retinabench.data.preprocessing.graham import square_box, square_image, square_mask
 from retinabench.data.preprocessing.preprocess import decode
 from retinabench.data.synthetic.fundus import draw, truth
 
@@ -63,19 +63,18 @@ def collected(
     """Return a collection of image files without masks; shapes: `names` (N,), `truth` (N, C), `patients` (N,)."""
     if not names:
         raise InputError("holds no image of the bank", file=files.root)
-    ids = _ids(names)
+    ids, whole = _ids(names), definition.crop == "whole"
+
+    def image(row: int, size: int) -> NDArray[np.uint8]:
+        return square_image(opened(files, names[row], 2 * size if whole else None), size, definition.crop)
+
     return ConceptImages(
         sample_id=np.array(ids),
         concepts=tuple(concepts),
         truth=truth,
         patient_id=np.array(patients if patients is not None else ids),
-        image=lambda row, size: image_of(files, names[row], size, definition.crop),
+        image=image,
     )
-
-
-def image_of(files: Files, name: str, size: int, crop: Crop) -> NDArray[np.uint8]:
-    """Return an image file as a square (size, size, 3)."""
-    return square_image(opened(files, name, 2 * size if crop == "whole" else None), size, crop)
 
 
 def opened(files: Files, name: str, at_least: int | None = None) -> Image.Image:

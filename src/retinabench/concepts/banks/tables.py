@@ -1,20 +1,7 @@
 """The images of a bank and their truth; tables of concepts: one column per concept, and labels.
 
-Several readers as the truth: a table with a column ``concept@reader`` per concept and reader.
-
-| column | meaning |
-|---|---|
-| `image_id` | the image |
-| `patient_id` | its patient, where patients have several images (may be left out) |
-| `concept@reader` | 1, 0 or empty: that reader sees the concept, does not, or did not read the image |
-
-Which reading is the truth of a question (`--reference`):
-
-- **majority** (default): what more than half of the readers of the image say; a coin decides a tie.
-- **random**: for each image, one of its readers drawn at random, the same one for all concepts.
-- **NAME**: that reader.
-
-What the rates are about in each case, and how the disagreement of the readers enters their intervals: `questioning/readers.py`.
+Several readers as the truth are a column ``concept@reader`` per concept and reader: 1, 0, or empty where that reader did not read the
+image (docs/concepts.md). How their disagreement enters the intervals: `questioning/readers.py`.
 """
 
 from __future__ import annotations

@@ -126,8 +126,7 @@ def _performance_figures(report: ExaminationReport) -> list[Panel]:
             title=f"Answers about {concept}",
             description=", ".join(f"{counts[key]} {key.upper()}" for key in counts),
         )  # fmt: skip
-        without, having = one.uncertainty.tolist()
-        caption = f"uncertainty: {plain(without)} without, {plain(having)} with"
+        caption = f"uncertainty: {plain(one.gp.u_minus)} without, {plain(one.gp.u_plus)} with"
         panels.append(Panel(concept, svg, caption))
     return panels
 
