@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from retinabench.cli import main as cli
 from retinabench.concepts.banks.masks import drawn
 from retinabench.concepts.occlusion import occlude as module
 from retinabench.concepts.occlusion.effects import OccludedImage, Occlusion, effect_of
@@ -131,21 +130,6 @@ def test_everything_is_written(found):
 
 def test_the_page_fits_a_phone_and_is_accessible(found, browser):
     check_page(browser, found[0] / "index.html")
-
-
-def test_wrong_options_are_one_line(tmp_path, capsys):
-    (tmp_path / "labels.csv").write_text("image,x\na.png,1\n")
-    (tmp_path / "a.png").write_bytes(b"")
-    for words, message in (
-        (["--bank", "folder", "--source", str(tmp_path)], "says what is in an image, not where"),
-        (["--bank", "synthetic", "--images", "20"], "holds no exported model"),
-        (["--bank", "idrid"], "Name it with --source DIR"),
-        (["--bank", "retina"], "unknown bank 'retina'"),
-    ):
-        assert cli.run(["occlude", str(tmp_path), *words, "--out", str(tmp_path / "out"), "--quiet"]) == 2
-        said = capsys.readouterr().err
-        assert message in said
-        assert said.count("\n") == 1
 
 
 def test_images_that_the_run_was_trained_on_are_known_by_their_content(tmp_path, monkeypatch):
