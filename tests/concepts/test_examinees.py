@@ -279,8 +279,6 @@ def test_a_users_own_network_answers_as_it_is_or_is_trained(tmp_path, monkeypatc
     assert as_it_is.answer(np.arange(16)) == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-5)
     with pytest.raises(InputError, match=r"not logits of shape \(2, 2\)"):
         untrained_network(ModelConfig(name="mynet:one"), 0, data, Resources("cpu"))
-    with pytest.raises(InputError, match="has no outputs for the concepts"):
-        untrained_network(ModelConfig(width=4), 0, data, Resources("cpu"))
 
 
 def test_an_interrupted_training_continues_to_the_same_answers(tmp_path, monkeypatch):

@@ -157,11 +157,6 @@ def train_network(
 def untrained_network(model: ModelConfig, seed: int, data: Prepared, resources: Resources) -> ConceptNetwork:
     """Return a network as a user's function makes it, trained elsewhere; it reads channels in [0, 1]."""
     assert data.truth is not None
-    if not model.own:
-        raise InputError(
-            f"'{model.name}' has no outputs for the concepts before it is trained",
-            hint="--trained nothing is for your own function package.module:function.",
-        )
     concepts, device = data.truth.shape[1], resources.torch_device()
     network = build_model(model, seed, outputs=concepts)
     check_outputs(network, model.name, torch.zeros(2, 3, data.size, data.size), OTHER_SIZE, concepts)
@@ -215,9 +210,13 @@ class NetworkOptions:
             assert self.trained is not None
             settings["trained"] = int(self.trained) if self.trained.isdigit() else self.trained
         try:
-            return ModelConfig.model_validate(settings)
+            model = ModelConfig.model_validate(settings)
         except ValidationError as error:
             raise first_problem(error, None, lambda path: list(ModelConfig.model_fields)) from None
+        if self.trained == AS_IT_IS and not model.own:
+            problem = f"'{model.name}' has no outputs for the concepts before it is trained"
+            raise InputError(problem, hint="--trained nothing is for your own function package.module:function.")
+        return model
 
 
 def train_and_answer(
