@@ -12,7 +12,7 @@ The folder holds
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -37,11 +37,11 @@ from retinabench.core.untrusted import csv_text
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ConceptImages, Rows
-from retinabench.data.loader import Batches, ImageSource, Source, channel_statistics, flip
+from retinabench.data.loader import ArraySource, Batches, ImageSource, channel_statistics, flip
 from retinabench.data.prepared import Prepared
 from retinabench.experiments.config import find
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.features import feature_source
+from retinabench.experiments.features import Extractor, feature_scale, trunk_features
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -62,16 +62,16 @@ CPU = Resources("cpu")
 
 @dataclass(frozen=True, eq=False)
 class ConceptNetwork:
-    """A network that answers about samples; shapes: `network` (B, C)."""
+    """A network that answers about samples; shapes: `network` (B, C). `read` returns what it reads of some rows."""
 
     network: nn.Module
-    source: Source
+    read: Callable[[Rows], Tensor]
 
     @torch.no_grad()
     def answer(self, rows: Rows) -> NDArray[np.float64]:
         """Return P(yes), (len(rows), C), for some samples, few of which are in memory at a time."""
         parts = np.split(rows, range(PREDICT_AT_ONCE, len(rows), PREDICT_AT_ONCE))
-        logits = [self.network(inputs) for inputs, _ in self.source.load(parts)]
+        logits = [self.network(self.read(part)) for part in parts]
         return torch.cat(logits).double().sigmoid().cpu().numpy()
 
 
@@ -138,20 +138,27 @@ def train_network(
     settings = optimizer.model_copy(update={"select": "last", "reweight": "none"})
     network = build_model(model, seed, outputs=concepts)
     if model.trained == "head":
-        source: Source = feature_source(model, data, rows, device, resources.progress)
+        features, extract = trunk_features(model, data, device, resources.progress), Extractor(model, device)
+        mean, std = feature_scale(features[rows])
+        on_device = torch.from_numpy((features - mean) / std).to(device)
+        source = ArraySource(on_device, torch.from_numpy(data.label).to(device))
         batches = Batches(source, rows, rows[:0], settings.batch_size, seed)
+
+        def read(some: Rows) -> Tensor:
+            return torch.from_numpy((extract(data.images(some)) - mean) / std).to(device)
+
     else:
         scale: tuple[Sequence[float], Sequence[float]] | None = SCALES.get(model.inputs)
         if model.inputs == "standardised":
-            mean, std = channel_statistics(data, rows)
-            scale = mean.tolist(), std.tolist()
-        source = ImageSource(data, device, workers=resources.readers or 0, scale=scale)
-        batches = ConceptBatches(source, rows, rows[:0], settings.batch_size, seed)
+            over_rows = channel_statistics(data, rows)
+            scale = over_rows[0].tolist(), over_rows[1].tolist()
+        images = ImageSource(data, device, workers=resources.readers or 0, scale=scale)
+        batches, read = ConceptBatches(images, rows, rows[:0], settings.batch_size, seed), _reader(images)
         check_outputs(network, model.name, torch.zeros(2, 3, data.size, data.size), OTHER_SIZE, concepts)
     set_arithmetic(settings.precision, device)
     posterior = PointPosterior(network.to(device), MultiLabel(concepts))
     run = TrainingRun(optimizer=settings, seed=seed)
-    return ConceptNetwork(train(posterior, batches, run, checkpoint).model.eval(), source)
+    return ConceptNetwork(train(posterior, batches, run, checkpoint).model.eval(), read)
 
 
 def untrained_network(model: ModelConfig, seed: int, data: Prepared, resources: Resources) -> ConceptNetwork:
@@ -161,7 +168,15 @@ def untrained_network(model: ModelConfig, seed: int, data: Prepared, resources: 
     network = build_model(model, seed, outputs=concepts)
     check_outputs(network, model.name, torch.zeros(2, 3, data.size, data.size), OTHER_SIZE, concepts)
     set_arithmetic("float32", device)
-    return ConceptNetwork(network.to(device).eval(), ImageSource(data, device))
+    return ConceptNetwork(network.to(device).eval(), _reader(ImageSource(data, device)))
+
+
+def _reader(images: ImageSource) -> Callable[[Rows], Tensor]:
+    def read(rows: Rows) -> Tensor:
+        ((inputs, _),) = images.load([rows])
+        return inputs
+
+    return read
 
 
 @dataclass(frozen=True)
