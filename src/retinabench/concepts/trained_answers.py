@@ -37,11 +37,11 @@ from retinabench.core.untrusted import csv_text
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ConceptImages, Rows
-from retinabench.data.loader import ArraySource, Batches, ImageSource, channel_statistics, flip
+from retinabench.data.loader import Batches, ImageSource, channel_statistics, flip
 from retinabench.data.prepared import Prepared
 from retinabench.experiments.config import find
 from retinabench.experiments.execution import Resources
-from retinabench.experiments.features import Extractor, feature_scale, trunk_features
+from retinabench.experiments.features import Extractor, feature_source
 from retinabench.methods.map import PointPosterior
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -138,11 +138,8 @@ def train_network(
     settings = optimizer.model_copy(update={"select": "last", "reweight": "none"})
     network = build_model(model, seed, outputs=concepts)
     if model.trained == "head":
-        features, extract = trunk_features(model, data, device, resources.progress), Extractor(model, device)
-        mean, std = feature_scale(features[rows])
-        on_device = torch.from_numpy((features - mean) / std).to(device)
-        source = ArraySource(on_device, torch.from_numpy(data.label).to(device))
-        batches = Batches(source, rows, rows[:0], settings.batch_size, seed)
+        source, mean, std = feature_source(model, data, rows, device, resources.progress)
+        batches, extract = Batches(source, rows, rows[:0], settings.batch_size, seed), Extractor(model, device)
 
         def read(some: Rows) -> Tensor:
             return torch.from_numpy((extract(data.images(some)) - mean) / std).to(device)
