@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -33,27 +34,58 @@ def tables(tmp_path):
     return tmp_path
 
 
+TABLES = "examine --truth truth.csv --answers answers.csv"
+TOO_LARGE = "--size is at least 16, and --size times --grid at most 2048"
+
+
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("command", "message"),
     [
-        ([], "name either --truth (a table) or --bank (images)"),
-        (["--truth", "truth.csv", "--bank", "idrid"], "name either --truth"),
-        (["--truth", "truth.csv", "--answers", "answers.csv", "--examinee", "guessing"], "exclude each other"),
-        (["--truth", "truth.csv", "--examinee", "resnet18"], "a table of truth holds no images"),
-        (["--truth", "truth.csv", "--examinee", "biased1"], "Did you mean 'biased-1'?"),
-        (["--truth", "truth.csv", "--answers", "answers.csv", "--source", "."], "--source is for the images"),
-        (["--truth", "truth.csv", "--answers", "answers.csv", "--grid", "2"], "--grid is for a network"),
-        (["--truth", "truth.csv", "--examinee", "guessing", "--epochs", "3"], "--epochs is for a network"),
-        (["--bank", "synthetic", "--examinee", "guessing", "--grid", "2"], "--grid is for a network"),
-        (["--bank", "synthetic", "--answers", "answers.csv", "--size", "64"], "--size is for a network"),
+        ("examine", "name either --truth (a table) or --bank (images)"),
+        ("examine --truth truth.csv --bank idrid", "name either --truth"),
+        (f"{TABLES} --examinee guessing", "exclude each other"),
+        ("examine --truth truth.csv --examinee resnet18", "a table of truth holds no images"),
+        ("examine --truth truth.csv --examinee biased1", "Did you mean 'biased-1'?"),
+        (f"{TABLES} --source .", "--source is for the images"),
+        (f"{TABLES} --grid 2", "--grid is for a network"),
+        ("examine --truth truth.csv --examinee guessing --epochs 3", "--epochs is for a network"),
+        ("examine --bank synthetic --examinee guessing --grid 2", "--grid is for a network"),
+        ("examine --bank synthetic --answers answers.csv --size 64", "--size is for a network"),
+        ("examine --bank synthetic --trained head", "Set model.weights"),
+        ("examine --bank synthetic --images 20 --trained nothing", "before it is trained"),
+        (f"{TABLES} --strategy cleverness", "unknown strategy 'cleverness'"),
+        (f"{TABLES} --claim 'edema is fine'", "is not understood"),
+        (f"{TABLES} --claim 'sensitivity of edema >= 0.5' --confidence 95", "confidence of 95"),
+        (f"{TABLES} --concepts 'edema, drusen'", "has no column 'drusen'"),
+        (f"{TABLES} --concepts edema,edema", "column 'edema': is named twice as a concept"),
+        (f"{TABLES} --confidence 0.9", "--confidence is of the decisions of claims"),
+        (f"{TABLES} --threshold 0.3", "--threshold is of the referrals of --predictions"),
+        (f"{TABLES} --goal sensitivity=85", "--goal 'sensitivity=85' is not a goal"),
+        ("lesions eyepacs", "unknown bank 'eyepacs'"),
+        ("lesions synthetics", "Did you mean 'synthetic'"),
+        ("lesions idrid", "Name it with --source DIR"),
+        ("lesions idrid --source nowhere", "is not a folder"),
+        ("lesions idrid --source . --images 50", "--images is for synthetic data only"),
+        ("lesions synthetic --source .", "rendered, not read"),
+        ("lesions synthetic --images 5", "too few"),
+        ("lesions synthetic --images 1000001", "1,000,001 images are more than are drawn (1,000,000)"),
+        ("lesions synthetic --images 20 --size 9", TOO_LARGE),
+        ("lesions synthetic --images 20 --grid 64", TOO_LARGE),
+        ("occlude . --bank folder --source .", "says what is in an image, not where"),
+        ("occlude . --bank synthetic --images 20", "holds no exported model"),
+        ("occlude . --bank idrid", "Name it with --source DIR"),
+        ("occlude . --bank retina", "unknown bank 'retina'"),
     ],
 )
-def test_what_does_not_go_together_is_one_line(words, message, tables, monkeypatch, capsys):
+def test_what_is_wrong_is_one_line_and_leaves_nothing_behind(command, message, tables, monkeypatch, capsys):
     monkeypatch.chdir(tables)
-    assert run(["examine", *words, "--quiet"]) == 2
+    (tables / "labels.csv").write_text("image,x\na.png,1\n")
+    (tables / "a.png").write_bytes(b"")
+    assert run([*shlex.split(command), "--out", "out", "--quiet"]) == 2
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+    assert not (tables / "out").exists()
 
 
 @pytest.mark.parametrize(

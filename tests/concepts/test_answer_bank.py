@@ -71,43 +71,6 @@ def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
         ]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["eyepacs"], "unknown bank 'eyepacs'"),
-        (["synthetics"], "Did you mean 'synthetic'"),
-        (["idrid"], "Name it with --source DIR"),
-        (["idrid", "--source", "nowhere"], "is not a folder"),
-        (["idrid", "--source", ".", "--images", "50"], "--images is for synthetic data only"),
-        (["synthetic", "--source", "."], "rendered, not read"),
-        (["synthetic", "--images", "5"], "too few"),
-        (["synthetic", "--images", "1000001"], "1,000,001 images are more than are drawn (1,000,000)"),
-        (["synthetic", "--images", "20", "--size", "9"], "--size is at least 16"),
-        (
-            ["synthetic", "--images", "20", "--grid", "64"],
-            "--size is at least 16, and --size times --grid at most 2048",
-        ),
-    ],
-)
-def test_wrong_options_are_one_line(words, message, tmp_path, capsys):
-    assert cli.run(["lesions", *words, "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_what_answers_and_what_is_asked_fit_together(tmp_path, capsys):
-    for words, message in (
-        (["--bank", "synthetic", "--trained", "head"], "Set model.weights"),
-        (["--bank", "synthetic", "--images", "20", "--trained", "nothing"], "before it is trained"),
-    ):
-        assert cli.run(["examine", *words, "--out", str(tmp_path / "out"), "--quiet"]) == 2
-        said = capsys.readouterr().err
-        assert message in said
-        assert said.count("\n") == 1
-
-
 def test_synthetic_examinees_need_no_network(tmp_path, capsys):
     words = ["examine", "--bank", "synthetic", "--images", "100", "--examinee", "biased-1", "--questions", "30"]
     out = tmp_path / "out"

@@ -86,26 +86,6 @@ def test_the_same_command_continues(files):
     assert {name: (files / "out" / name).read_bytes() for name in whole} == whole
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (["--strategy", "cleverness"], "unknown strategy 'cleverness'"),
-        (["--claim", "haemorrhage is fine"], "is not understood"),
-        (["--claim", "sensitivity of haemorrhage >= 0.5", "--confidence", "95"], "confidence of 95"),
-        (["--concepts", "haemorrhage, drusen"], "has no column 'drusen'"),
-        (["--concepts", "haemorrhage,haemorrhage"], "column 'haemorrhage': is named twice as a concept"),
-        (["--confidence", "0.9"], "--confidence is of the decisions of claims"),
-        (["--threshold", "0.3"], "--threshold is of the referrals of --predictions"),
-        (["--goal", "sensitivity=85"], "--goal 'sensitivity=85' is not a goal"),
-    ],
-)
-def test_one_clear_line(files, capsys, more, says):
-    assert run(arguments(files, *more, "-q")) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert says in lines[0]
-
-
 def test_no_torch_is_imported():
     code = "import sys, retinabench.concepts, retinabench.concepts.examine; assert 'torch' not in sys.modules"
     subprocess.run(

@@ -43,7 +43,7 @@ def test_features_are_the_trunks_standardised_over_the_training_images(tmp_path,
     task = load_task(make_prepared(tmp_path / "data"))
     run = frozen(weights, task.data.folder, "model.inputs=unit")
     train = task.splits["train"]
-    source = feature_source(run.model, task.data, train, torch.device("cpu"))
+    source, *_ = feature_source(run.model, task.data, train, torch.device("cpu"))
     network = build_model(ModelConfig(**NET), seed=7).eval()
     images = torch.from_numpy(task.data.images(np.arange(len(task)))).permute(0, 3, 1, 2).float() / 255
     with torch.no_grad():

@@ -9,7 +9,7 @@ from torch import nn
 
 from retinabench.models.build import build_published, initialise
 from retinabench.models.last_layer import split_last_layer
-from retinabench.models.networks.convolutional import LSTM, lenet_smooth, vgg
+from retinabench.models.networks.convolutional import LSTM, VGG, lenet_smooth
 from retinabench.models.networks.drn import drn_d_22
 from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import FilterResponseNorm, Layer, resnet18, resnet50
@@ -49,7 +49,7 @@ def test_sizes_are_the_published_ones(name, options, count):
 @pytest.mark.parametrize(("width", "count"), [(22, 2_512_159), (42, 9_150_499)])
 def test_a_mean_field_posterior_of_the_2019_network_has_a_mean_and_a_scale_per_kernel_weight(width, count):
     """Biases have a mean alone: 2 x kernels + biases."""
-    tensors = list(vgg(width=width).parameters())
+    tensors = list(VGG(width=width).parameters())
     kernels = sum(p.numel() for p in tensors if p.ndim > 1)
     assert 2 * kernels + sum(p.numel() for p in tensors if p.ndim == 1) == count
 

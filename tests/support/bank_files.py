@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from retinabench.concepts.banks.definition import find_definition
-from retinabench.concepts.banks.open_bank import read_images
+from retinabench.concepts.banks.tables import read_images
 from retinabench.core.errors import InputError
 
 

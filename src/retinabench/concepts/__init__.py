@@ -1,5 +1,5 @@
 """Questioning a classifier concept by concept: the concept-centric visual Turing test (NumPy and SciPy; torch only in
-`network.py`)::
+`trained_answers.py`)::
 
     from retinabench.concepts.banks.tables import read_bank
     from retinabench.concepts.examinees import read_answers

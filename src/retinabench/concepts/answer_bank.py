@@ -11,8 +11,7 @@ import numpy as np
 from retinabench.concepts.banks import masks
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.definition import find_definition
-from retinabench.concepts.banks.open_bank import read_images
-from retinabench.concepts.banks.tables import read_bank, read_reference
+from retinabench.concepts.banks.tables import read_bank, read_images, read_reference
 from retinabench.concepts.examine import ExamineOptions, check_options, examine_bank, examine_files
 from retinabench.concepts.examinees import SYNTHETIC, read_answers
 from retinabench.concepts.questioning.transcript import recorded_header
@@ -31,7 +30,6 @@ def examine_images(
     options: ExamineOptions,
     answers: Path | None = None,
 ) -> ExaminationReport:
-    """Question an examinee about the images of a bank."""
     if options.reference is not None:
         raise InputError("--reference is for --truth with columns CONCEPT@READER", hint="Leave it out.")
     definition = find_definition(bank)
@@ -63,7 +61,6 @@ def examine_images(
 def examine_synthetic(
     truth: Path, name: str, out: Path, options: ExamineOptions, resources: Resources
 ) -> ExaminationReport:
-    """Question a synthetic examinee about a table of truth."""
     bank, panel = read_reference(truth, options.concepts, options.reference, options.reader_seed)
     examinee = SYNTHETIC[name](bank, options.seed)
     return examine_bank(bank, examinee, out, options, panel, progress=resources.progress)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.banks.tables import ReaderPanel, read_reference
-from retinabench.concepts.cuts import parse_cut
+from retinabench.concepts.banks.tables import ReaderPanel, read_bank, read_reference
 from retinabench.concepts.examinees import Examinee, read_answers
 from retinabench.concepts.inference.rates import Rate
 from retinabench.concepts.questioning.examination import StoppingRule, examine, replay, state_before
@@ -26,11 +28,13 @@ from retinabench.concepts.report.findings import (
     together,
 )
 from retinabench.concepts.report.page import write_report
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, nearest
 from retinabench.core.files import write_json
 from retinabench.core.progress import QUIET, Progress
+from retinabench.core.settings import read_toml
 from retinabench.metrics.clinical.thresholds import DecisionThreshold
 from retinabench.predictions.io import read_predictions
+from retinabench.predictions.table import Predictions
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,67 @@ def check_options(bank: Bank, options: ExamineOptions, out: Path) -> tuple[Goals
     return parse_goals(options.goals, bank.concepts), _decisions(bank, options)
 
 
+def parse_cut(text: str | None, asked: Bank) -> dict[str, float]:
+    """Return the cuts, from which answer on a concept of what is asked about is a yes; without one, yes is above one half.
+
+    A cut is a number for all concepts, a TOML file with a number per concept (and one named ``all`` for the others), or ``RULE@FOLDER``:
+    the rule, such as ``youden`` or ``sensitivity=0.9``, chooses it on the `answers.csv` and `truth.csv` of other images in the folder.
+    """
+    concepts = asked.concepts
+    if text is None:
+        return {}
+    if text.endswith(".toml"):
+        return _cuts_of_file(Path(text), concepts)
+    rule, at, folder = text.partition("@")
+    if at:
+        return _chosen(DecisionThreshold.parse(rule), Path(folder), asked)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        hint = "A number, a TOML file with one per concept, or a rule with the folder of other answers: youden@FOLDER."
+        raise InputError(f"--cut '{text}' is not understood", hint=hint)
+    return dict.fromkeys(concepts, value)
+
+
+def _cuts_of_file(path: Path, concepts: Sequence[str]) -> dict[str, float]:
+    stated = read_toml(path)
+    for name, value in stated.items():
+        if name not in ("all", *concepts):
+            raise InputError(f"has a cut of an unknown concept '{name}'", file=path, hint=nearest(name, concepts))
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise InputError(f"the cut of '{name}' is not a number", file=path, hint=f'Write "{name}" = 0.3.')
+    common = dict.fromkeys(concepts, stated.pop("all")) if "all" in stated else {}
+    return {name: float(value) for name, value in {**common, **stated}.items()}
+
+
+def _chosen(rule: DecisionThreshold, folder: Path, asked: Bank) -> dict[str, float]:
+    """Choose cuts by a rule on the answers in a folder, which are about other images."""
+    bank = read_bank(folder / "truth.csv", asked.concepts)
+    if np.isin([bank.name(k) for k in range(bank.samples)], asked.ids if asked.ids is not None else []).any():
+        raise InputError("holds images that will be asked about", file=folder, hint="Choose cuts on others.")
+    answers = read_answers(folder / "answers.csv", bank, asked.concepts)
+    cuts = {}
+    for column, concept in enumerate(asked.concepts):
+        known = np.flatnonzero(bank.truth[:, column] >= 0)
+        scores = [answers(int(sample), concept) for sample in known]
+        # The rules know their scores by rank alone: a score need not be a probability.
+        levels, rank = np.unique(scores, return_inverse=True)
+        names = np.arange(len(rank)).astype(np.str_)
+        truth = bank.truth[known, column]
+        try:
+            found = rule.freeze(Predictions(names, truth, rank / len(levels))).value
+        except InputError:
+            problem = f"cannot decide the cut of '{concept}', which {truth.sum()} of {len(truth)} images show"
+            hint = "Leave the concept out with --concepts, or give the cuts in a TOML file."
+            raise InputError(problem, file=folder, hint=hint) from None
+        place_of = math.ceil(found * len(levels) - 1e-6)
+        above = np.nextafter(levels[-1], np.inf)  # the rule wants no yes at all
+        cuts[concept] = float(levels[place_of] if place_of < len(levels) else above)
+    return cuts
+
+
 MANY = 100_000  # questions, which take about a quarter of a minute
 
 
@@ -145,14 +210,13 @@ def _announce(bank: Bank, options: ExamineOptions, progress: Progress) -> None:
 
 
 def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
-    """Return the main decisions about the images of a bank; None where no predictions are named."""
     if options.predictions is None:
         return None
     predictions = read_predictions(options.predictions)
     return decisions(bank, predictions, DecisionThreshold.parse(options.threshold).freeze(predictions))
 
 
-SHOWN = ("Recognised", "Not shown to be recognised", "Reversed", "Not asked")  # as in `Recognition`
+SHOWN = ("Recognised", "Not shown to be recognised", "Reversed", "Not asked")  # in the order of `recognised`
 
 
 def summary_lines(report: ExaminationReport) -> list[str]:
@@ -173,7 +237,7 @@ def summary_lines(report: ExaminationReport) -> list[str]:
                 names.setdefault(f"{r.measure} >= {r.goal:g}", []).append(r.concept)
         lines += [f"Goal {standing}: {goal} of {', '.join(concepts)}." for goal, concepts in names.items()]
     if not lines:
-        said = zip(SHOWN, astuple(recognised(report)), strict=True)
+        said = zip(SHOWN, recognised(report).values(), strict=True)
         lines.append("; ".join(f"{text}: {', '.join(names)}" for text, names in said if names) + ".")
     lines.append(f"{found.asked:,} of {found.bank.cells.sum():,} questions asked, stopped by: {found.stopped}.")
     if found.head:

@@ -51,7 +51,6 @@ class Answers:
         self.hash = digest.hexdigest()
 
     def __call__(self, sample: int, concept: str) -> float:
-        """Return P(yes) for a sample and a concept."""
         return float(self._probs[sample, self._column[concept]])
 
 

@@ -11,39 +11,169 @@ The folder holds
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from torch import Tensor, nn
 
 from retinabench.concepts.banks import masks
 from retinabench.concepts.banks.bank import prepare_samples, sample_rows
 from retinabench.concepts.banks.definition import BankDefinition
 from retinabench.concepts.banks.tables import PATIENT
 from retinabench.concepts.examinees import SYNTHETIC
-from retinabench.concepts.network import ConceptNetwork, default_optimizer, train_network, untrained_network
 from retinabench.core.errors import InputError
 from retinabench.core.files import remove, write_bytes, write_json
+from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import first_problem
 from retinabench.core.untrusted import csv_text
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ConceptImages, Rows
+from retinabench.data.loader import Batches, ImageSource, channel_statistics, flip
 from retinabench.data.prepared import Prepared
+from retinabench.experiments.config import find
 from retinabench.experiments.execution import Resources
-from retinabench.methods.settings import Optimizer
+from retinabench.experiments.features import Extractor, feature_source
+from retinabench.methods.map import PointPosterior
+from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import MultiLabel
+from retinabench.methods.training.loop import train
 from retinabench.metrics.classification import auroc
-from retinabench.models.build import build_model, build_trunk, check_size
-from retinabench.models.settings import TIMM, ModelConfig
+from retinabench.models.build import build_model, build_trunk, check_size, set_arithmetic
+from retinabench.models.foreign import check_outputs
+from retinabench.models.settings import SCALES, TIMM, ModelConfig
 
 PRETRAINED = {"name": "efficientnet_lite0", "weights": "imagenet", "pool": "mean_max", "trained": "head"}
 AS_IT_IS = "nothing"
 LEAST_REGION = 128  # pixels of a region, unless the images of a bank are smaller
+PREDICT_AT_ONCE = 64
+OTHER_SIZE = "Choose another --size."
+CPU = Resources("cpu")
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptNetwork:
+    """A network that answers about samples; shapes: `network` (B, C). `read` returns what it reads of some rows."""
+
+    network: nn.Module
+    read: Callable[[Rows], Tensor]
+
+    @torch.no_grad()
+    def answer(self, rows: Rows) -> NDArray[np.float64]:
+        """Return P(yes), (len(rows), C), for some samples, few of which are in memory at a time."""
+        parts = np.split(rows, range(PREDICT_AT_ONCE, len(rows), PREDICT_AT_ONCE))
+        logits = [self.network(self.read(part)) for part in parts]
+        return torch.cat(logits).double().sigmoid().cpu().numpy()
+
+
+class ConceptBatches(Batches):
+    """Batches of images with labels (B, C), NaN where unknown, in eight symmetries.
+
+    Images are mirrored and turned by quarters at random: with the two mirrors, all eight symmetries of the square. An epoch
+    is cut into equal parts rather than full batches, since batch norm cannot work on a last batch of one image.
+    """
+
+    @cached_property
+    def steps(self) -> int:
+        return math.ceil(len(self.train) / self.batch_size)
+
+    def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the batches of one epoch: images (B, 3, H, W) and labels (B, C), float32."""
+        order = self.train[numpy_generator(self.seed, "order", number).permutation(len(self.train))]
+        noise = torch_generator(self.device, self.seed, "augment", number)
+
+        def symmetric(images: Tensor) -> Tensor:
+            images = flip(images, noise)
+            turned = torch.rand(len(images), generator=noise, device=images.device) < 0.5
+            return torch.where(turned[:, None, None, None], images.transpose(2, 3), images)
+
+        for images, labels in self.source.load(np.array_split(order, self.steps), symmetric):
+            own = np.array_split(np.arange(len(labels)), ranks)[rank] if ranks > 1 else slice(None)
+            yield images[own], labels[own]
+
+
+def default_optimizer(model: ModelConfig, concepts: int, batch: int, epochs: int | None = None) -> Optimizer:
+    """Return the settings of a training: those of the presets `real/frozen` and `real/finetuned` for pretrained networks.
+
+    The loss is a mean over C concepts. With C times the learning rate and the C-th part of the L2 factor, a linear head learns
+    each concept as the preset learns its one label.
+    """
+    if model.weights is None:
+        return Optimizer(
+            name="adam", lr=0.002, momentum=0.9, epochs=epochs or 40, batch_size=batch, select="last", reweight="none"
+        )
+    preset = "real/frozen" if model.trained == "head" else "real/finetuned"
+    settings: JsonObject = find(preset)[1]["optimizer"]
+    if model.trained == "head":
+        settings |= {"lr": settings["lr"] * concepts, "l2": settings["l2"] / concepts}
+    return Optimizer(**settings | ({"epochs": epochs} if epochs else {}))
+
+
+def train_network(
+    data: Prepared,
+    rows: Rows,
+    *,
+    model: ModelConfig,
+    optimizer: Optimizer,
+    seed: int,
+    checkpoint: Checkpoint,
+    resources: Resources = CPU,
+) -> ConceptNetwork:
+    """Train a network on samples with known concepts.
+
+    The loss is the mean over samples and known concepts of the binary cross-entropy, without class weights: with them, P(yes)
+    would no longer be a probability. Weights, order and symmetries depend on ``seed`` alone.
+    """
+    assert data.truth is not None
+    concepts, device = data.truth.shape[1], resources.torch_device()
+    settings = optimizer.model_copy(update={"select": "last", "reweight": "none"})
+    network = build_model(model, seed, outputs=concepts)
+    if model.trained == "head":
+        source, mean, std = feature_source(model, data, rows, device, resources.progress)
+        batches, extract = Batches(source, rows, rows[:0], settings.batch_size, seed), Extractor(model, device)
+
+        def read(some: Rows) -> Tensor:
+            return torch.from_numpy((extract(data.images(some)) - mean) / std).to(device)
+
+    else:
+        scale: tuple[Sequence[float], Sequence[float]] | None = SCALES.get(model.inputs)
+        if model.inputs == "standardised":
+            over_rows = channel_statistics(data, rows)
+            scale = over_rows[0].tolist(), over_rows[1].tolist()
+        images = ImageSource(data, device, workers=resources.readers or 0, scale=scale)
+        batches, read = ConceptBatches(images, rows, rows[:0], settings.batch_size, seed), _reader(images)
+        check_outputs(network, model.name, torch.zeros(2, 3, data.size, data.size), OTHER_SIZE, concepts)
+    set_arithmetic(settings.precision, device)
+    posterior = PointPosterior(network.to(device), MultiLabel(concepts))
+    run = TrainingRun(optimizer=settings, seed=seed)
+    return ConceptNetwork(train(posterior, batches, run, checkpoint).model.eval(), read)
+
+
+def untrained_network(model: ModelConfig, seed: int, data: Prepared, resources: Resources) -> ConceptNetwork:
+    """Return a network as a user's function makes it, trained elsewhere; it reads channels in [0, 1]."""
+    assert data.truth is not None
+    concepts, device = data.truth.shape[1], resources.torch_device()
+    network = build_model(model, seed, outputs=concepts)
+    check_outputs(network, model.name, torch.zeros(2, 3, data.size, data.size), OTHER_SIZE, concepts)
+    set_arithmetic("float32", device)
+    return ConceptNetwork(network.to(device).eval(), _reader(ImageSource(data, device)))
+
+
+def _reader(images: ImageSource) -> Callable[[Rows], Tensor]:
+    def read(rows: Rows) -> Tensor:
+        ((inputs, _),) = images.load([rows])
+        return inputs
+
+    return read
 
 
 @dataclass(frozen=True)
@@ -77,10 +207,8 @@ class NetworkOptions:
     def model(self, definition: BankDefinition, size: int) -> ModelConfig:
         if self.examinee is None:
             settings = {**(definition.network or PRETRAINED)}
-            if "stem" in settings and size >= 128:
-                del settings[
-                    "stem"
-                ]  # the published stem discards three quarters of the pixels, too many for small images
+            if size >= 128:  # the published stem discards three quarters of the pixels, too many for small images
+                settings.pop("stem", None)
         else:
             lite, timm = self.examinee.startswith("efficientnet_lite"), self.examinee.startswith(TIMM)
             settings = {"name": self.examinee} | ({"pool": "mean_max"} if lite else {})
@@ -94,9 +222,13 @@ class NetworkOptions:
             assert self.trained is not None
             settings["trained"] = int(self.trained) if self.trained.isdigit() else self.trained
         try:
-            return ModelConfig.model_validate(settings)
+            model = ModelConfig.model_validate(settings)
         except ValidationError as error:
             raise first_problem(error, None, lambda path: list(ModelConfig.model_fields)) from None
+        if self.trained == AS_IT_IS and not model.own:
+            problem = f"'{model.name}' has no outputs for the concepts before it is trained"
+            raise InputError(problem, hint="--trained nothing is for your own function package.module:function.")
+        return model
 
 
 def train_and_answer(
@@ -127,7 +259,7 @@ def train_and_answer(
     else:
         settings["optimizer"] = default_optimizer(model, len(images.concepts), 16 * grid, options.epochs).model_dump()
         network = _trained(data, rows, model, out / "training", settings, options.resources)
-    probability = network.answer_rows(data, questions)
+    probability = network.answer(questions)
     found = {
         "concepts": _learnt(images.concepts, data, rows, questions, probability),
         "trained_on": len(rows),
@@ -160,7 +292,6 @@ def _trained(
 def _write(
     out: Path, concepts: tuple[str, ...], data: Prepared, rows: Rows, asked: Rows, probability: NDArray[np.float64]
 ) -> None:
-    """Write the truth of the training, and truth and answers of the samples asked about."""
     ids, patients, truth = data.records.image_id, data.records.patient_id, data.truth
     assert truth is not None
     for name, some in (("training.csv", rows), ("truth.csv", asked)):

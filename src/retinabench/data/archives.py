@@ -66,7 +66,6 @@ class Chain(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position without reading."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._starts[-1]}[whence]
         if base + offset < 0:
             raise OSError(f"seek to {base + offset}")
@@ -101,7 +100,6 @@ class Member:
     stamp: str  # of the archive on the disk, see `stamp`
 
     def read(self) -> bytes:
-        """Return the bytes, or raise `InputError` if they are damaged or too many."""
         where = f"{self.label}: {self.info.filename}"
         if self.info.file_size > LARGEST_FILE:
             raise InputError(f"claims {self.info.file_size:,} bytes", file=where)
@@ -155,7 +153,6 @@ class Files:
         return name in self.loose or name in self.members
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of one file, or raise `InputError` if it is missing or damaged."""
         if name not in self.loose and name in self.members:
             return self.members[name].read()
         path = self.root / name
@@ -187,7 +184,6 @@ class Files:
         return member.stamp if member else stamp(self.root / name)
 
     def fresh(self) -> bool:
-        """Tell whether the archives are as they were when opened."""
         return all(stamp(path) == before for path, before in self.parts.items())
 
 
@@ -330,7 +326,6 @@ class _Encrypted(urllib.request.HTTPRedirectHandler):
     """Follows redirections to addresses that `_check_address` accepts."""
 
     def redirect_request(self, *arguments: Any) -> urllib.request.Request | None:
-        """Return the request of the new address, the last argument; `WorkError` where that is not encrypted."""
         _check_address(arguments[-1])
         return super().redirect_request(*arguments)
 

@@ -68,7 +68,6 @@ class Records:
 
     @classmethod
     def from_parquet(cls, path: Path) -> Records:
-        """Read what `to_parquet` wrote."""
         table = read_table(path)
         columns = {column.name: table[column.name].to_numpy() for column in fields(cls)}
         text = {name: values.astype(np.str_) for name, values in columns.items() if values.dtype == object}

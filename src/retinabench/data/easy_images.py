@@ -10,7 +10,7 @@ import pyarrow as pa
 from retinabench.core.files import write_bytes, write_json
 from retinabench.data.dataset import MODERATE, Records, join, make_records, to_parquet
 from retinabench.data.prepare import SCHEMA
-from retinabench.data.prepared import COMPLETE, Manifest, PreparedSettings, fingerprint, write_shard
+from retinabench.data.prepared import complete, write_shard
 
 EASY_PARTS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32),
               ("shifted", "validation", 16), ("shifted", "test", 24))  # fmt: skip
@@ -25,20 +25,12 @@ def write_easy_data(
     images = random.integers(40, 90, (len(records), size, size, 3), dtype=np.uint8)
     images[records.grade >= MODERATE, 4:9, 4:9] += 100
     folder.mkdir(parents=True)
-    write_shard(folder / "images-00000.npy", images)
-    write_bytes(folder / "records.parquet", records.to_parquet())
+    shard = folder / "images-00000.npy"
+    write_shard(shard, images)
     files = [{"image_id": str(name), "source": str(name), "status": "ok"} for name in records.image_id]
     write_bytes(folder / "files.parquet", to_parquet(pa.Table.from_pylist(files, SCHEMA)))
     write_json(folder / "prepare.json", {})
-    shard = folder / "images-00000.npy"
-    manifest = Manifest(
-        name="patches",
-        size=size,
-        fingerprint=fingerprint(records, [shard]),
-        shards=(shard.name,),
-        settings=PreparedSettings.from_json({"preprocess": "none"}),
-    )
-    write_json(folder / COMPLETE, manifest.to_dict())
+    complete(folder, records, [shard], {"preprocess": "none"}, name="patches", size=size)
     return folder
 
 

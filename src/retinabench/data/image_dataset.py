@@ -26,7 +26,6 @@ class Encoded(NamedTuple):
 
 
 def read_file(source: str, root: Path | None) -> Encoded:
-    """Read the bytes of one image below `root`, from a folder or an archive."""
     files = shared_files(root or Path())
     return Encoded(files.read(source), files.where(source))
 
@@ -53,7 +52,6 @@ class ImageDataset:
     label: str = ""  # what label 1 means, of a set without the five grades
 
     def image(self, source: str, root: Path | None, recipe: Recipe) -> NDArray[np.uint8]:
-        """Return one image (size, size, 3), RGB, preprocessed."""
         if self.read is not None:
             return self.read(source, root, recipe)
         data, name = self.encoded(source, root)
@@ -64,7 +62,6 @@ class ImageDataset:
         return self.text or inspect.getdoc(sys.modules[self.records.__module__]) or ""
 
     def check_options(self, name: str, source: Path | None, options: Mapping[str, object]) -> None:
-        """Check the options of a `prepare` command."""
         for key in options:
             if key not in self.options:
                 shown = f"--{key.replace('columns', 'column')}"

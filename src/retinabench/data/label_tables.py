@@ -112,7 +112,6 @@ def dataset(file: Path) -> ImageDataset:
 
 
 def records(defined: Definition, source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read the tables of labels, pair the eyes, and find the images."""
     files = open_files(source)
     rows, folders = _labels(defined, files, survey, split)
     if defined.eyes is not None:

@@ -44,7 +44,6 @@ class Survey:
     skips: bool = False
 
     def lines(self) -> list[str]:
-        """Return one line per kind, with the number and the first few names."""
         found = [
             ("label without a file, left out", "labels without a file, left out", self.no_file),
             ("file without a label, left out", "files without a label, left out", self.no_label),
@@ -70,7 +69,6 @@ class Survey:
             listing.unlink()
 
     def write(self, file: Path) -> None:
-        """Write all that is left out as CSV (name, reason), if there is anything."""
         rows = [(name, "label without a file") for name in self.no_file]
         rows += [(name, "file without a label") for name in self.no_label]
         rows += self.left_out
@@ -79,7 +77,6 @@ class Survey:
 
 
 def missing_files(names: Sequence[str], hint: str = "") -> InputError:
-    """Return the error for labels without files."""
     count = f"{len(names):,} labelled image{'s have' if len(names) > 1 else ' has'} no file: {_few(names)}"
     goes_on = "Is the download complete? Or go on without them: add --on-bad skip."
     return InputError(count, hint=f"{hint} {goes_on}".strip())
@@ -166,7 +163,6 @@ def stem(name: str) -> str:
 
 
 def placed(records: Records, split: str | None) -> Records:
-    """Put all rows into one split if the user asks for it."""
     if split is None:
         return records
     if split not in SPLITS:
@@ -242,7 +238,6 @@ def grade_of(row: Row, column: str, where: str) -> int:
 
 
 def word_of(row: Row, column: str, where: str, words: Sequence[str]) -> str:
-    """Return a cell that must be one of `words`."""
     number, cells = row
     if cells[column] not in words:
         raise InputError(

@@ -300,11 +300,9 @@ class ArraySource:
 
     @property
     def targets(self) -> NDArray[Any]:
-        """(N,) targets, on the host."""
         return np.asarray(self.labels.cpu())
 
     def load(self, chunks: Sequence[Rows], stored_view: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield inputs (B, ...) and targets (B,) of each chunk of rows."""
         for rows in chunks:
             index = torch.from_numpy(rows).to(self.device)
             yield stored_view(self.inputs[index]), self.labels[index]
@@ -378,7 +376,6 @@ class ImageSource:
         )
 
     def load(self, chunks: Sequence[Rows], stored_view: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield images (B, 3, H, W) and labels (B,) of each chunk of rows."""
         for stored, labels in self.stored(chunks):
             stored = stored.to(self.device, non_blocking=True)
             # The permuted images are in channels-last layout already, the faster one on both kinds of device.
@@ -427,7 +424,6 @@ class Batches:
 
     @cached_property
     def positive_share(self) -> float:
-        """The share of label 1 among the training rows."""
         return float(np.asarray(self.source.targets)[self.train].mean())
 
     @cached_property
@@ -448,7 +444,6 @@ class Batches:
         return chunks(rows, self.limits.of(work, batch_size)) if len(rows) else []
 
     def rows(self, rows: Rows, batch_size: int = 256) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield any rows in order."""
         return self.source.load(self.cut(rows, batch_size))
 
     def targets(self, rows: Rows) -> Tensor:

@@ -24,26 +24,16 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from retinabench.core.errors import InputError, printable
-from retinabench.core.files import remove, state, sweep, write_bytes, write_json
+from retinabench.core.files import remove, state, sweep, write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import in_processes
 from retinabench.core.untrusted import csv_text
-from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.archives import fetch
 from retinabench.data.dataset import Records, to_parquet
 from retinabench.data.labels import Survey
-from retinabench.data.prepared import (
-    COMPLETE,
-    FORMAT,
-    Manifest,
-    Prepared,
-    PreparedSettings,
-    fingerprint,
-    open_prepared,
-    write_shard,
-)
+from retinabench.data.prepared import COMPLETE, FORMAT, Prepared, complete, open_prepared, write_shard
 from retinabench.data.preprocessing.corruption import corrupt
 from retinabench.data.preprocessing.preprocess import Original, Recipe, describe_original, preprocess_bytes
 from retinabench.data.registry import DATASETS
@@ -81,7 +71,6 @@ class Shard(NamedTuple):
 
 
 def plan(dataset: str, rows: Records, root: Path | None, recipe: Recipe, out: Path) -> list[Shard]:
-    """Cut a data set into shards."""
     step = max(1, min(SHARD, SHARD_BYTES // (3 * recipe.size**2)))
     return [
         Shard(
@@ -146,7 +135,6 @@ def make_shard(shard: Shard) -> int:
 
 
 def bad_rows(table: pa.Table) -> pa.Table:
-    """Return the rows of files that could not be read."""
     return table.filter(pa.compute.equal(table["status"], "bad"))
 
 
@@ -209,14 +197,13 @@ def prepare(
                     progress.say(f"note: {note}")
                 shards = plan(name, rows, source, recipe, out)
                 _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
-                _finish(out, rows, shards, PreparedSettings.from_json(settings), recipe.size, on_bad)
+                _finish(out, rows, shards, settings, recipe.size, on_bad)
             for path in out.glob("files-*.parquet"):
                 remove(path)
     return _open(out, on_bad)
 
 
 def dataset_options(name: str, source: Path | None, *, column: Sequence[str] | None = None, **given: Any) -> JsonObject:
-    """Return the options that were given on the command line, for `prepare`."""
     dataset = DATASETS.find(name)
     options = {key: value for key, value in given.items() if value is not None}
     if roles := columns_of_roles(column or ()):
@@ -303,9 +290,7 @@ def _make(shards: list[Shard], what: str, workers: int | None, progress: Progres
             advance(done)
 
 
-def _finish(
-    out: Path, rows: Records, shards: list[Shard], settings: PreparedSettings, size: int, on_bad: OnBad
-) -> None:
+def _finish(out: Path, rows: Records, shards: list[Shard], settings: JsonObject, size: int, on_bad: OnBad) -> None:
     """Write the tables and, last, `dataset.json`; or fail if files are bad and are not to be skipped."""
     tables = [table for shard in shards if (table := read_files(shard)) is not None]
     files = pa.concat_tables(tables).select(SCHEMA.names)
@@ -320,19 +305,9 @@ def _finish(
         (out / "bad.csv").unlink(missing_ok=True)
     good = rows.take((files["status"].to_numpy() == "ok").nonzero()[0])
     write_bytes(out / "files.parquet", to_parquet(files), checked=True)
-    write_bytes(out / "records.parquet", good.to_parquet(), checked=True)
-    manifest = Manifest(
-        name="-".join([str(settings.dataset), *(settings.corrupt or "").split(":")]).strip("-"),
-        size=size,
-        images=len(good),
-        bad=bad.num_rows,
-        fingerprint=fingerprint(good, [shard.images for shard in shards]),
-        source_sha256=source_sha256(files),
-        shards=tuple(shard.images.name for shard in shards),
-        settings=settings,
-        version=__version__,
-    )
-    write_json(out / COMPLETE, manifest.to_dict(), checked=True)
+    name = "-".join([settings["dataset"], *settings.get("corrupt", "").split(":")]).strip("-")
+    images = [shard.images for shard in shards]
+    complete(out, good, images, settings, name=name, size=size, bad=bad.num_rows, source_sha256=source_sha256(files))
 
 
 def _fail(out: Path, bad: pa.Table, images: int, source: Path | None) -> None:

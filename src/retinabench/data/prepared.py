@@ -31,9 +31,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, printable
-from retinabench.core.files import atomic_write, check
+from retinabench.core.files import atomic_write, check, write_bytes, write_json
 from retinabench.core.results import Document, JsonObject
 from retinabench.core.untrusted import inside, kept_inside
+from retinabench.core.version import __version__
 from retinabench.data.dataset import MODERATE, Records, join, referable
 from retinabench.predictions.formats import DAMAGED_ARRAYS, read_table
 
@@ -115,7 +116,6 @@ class PreparedSettings:
         return cls(**known, content=content)
 
     def to_dict(self) -> JsonObject:
-        """Return all settings, as the file holds them."""
         return self.content
 
     @property
@@ -125,11 +125,9 @@ class PreparedSettings:
 
     @property
     def meaning(self) -> str:
-        """What label 1 means."""
         return "referable retinopathy by its grade" if self.graded else self.label or "what its file of labels says"
 
     def other_pixels(self, other: PreparedSettings) -> list[str]:
-        """Return which of `PIXEL_SETTINGS` differ."""
         return [key for key in PIXEL_SETTINGS if getattr(self, key) != getattr(other, key)]
 
     def same_source(self, other: PreparedSettings) -> bool:
@@ -244,7 +242,6 @@ class Prepared:
 
     @cached_property
     def _whole(self) -> set[int]:
-        """The shards that have been checked."""
         return set()
 
     @cached_property
@@ -263,8 +260,25 @@ class Prepared:
         return self.images(found[:1])[0] if found.size else None
 
 
+def complete(
+    out: Path,
+    records: Records,
+    shards: Sequence[Path],
+    settings: Mapping[str, object],
+    *,
+    name: str,
+    size: int,
+    **about: Any,
+) -> None:
+    """Write the records and, last, `dataset.json` of a prepared folder; `about` are further fields of `Manifest`."""
+    write_bytes(out / "records.parquet", records.to_parquet(), checked=True)
+    about |= {"images": len(records), "version": __version__, "settings": PreparedSettings.from_json(dict(settings))}
+    digest, names = fingerprint(records, shards), () if "features" in about else tuple(path.name for path in shards)
+    manifest = Manifest(name=name, size=size, fingerprint=digest, shards=names, **about)
+    write_json(out / COMPLETE, manifest.to_dict(), checked=True)
+
+
 def prepared(folder: Path) -> bool:
-    """Tell whether a folder holds a finished data set."""
     return (folder / COMPLETE).is_file()
 
 
@@ -299,7 +313,6 @@ def open_prepared(folder: str | Path) -> Prepared:
 
 
 def _truth(folder: Path, concepts: tuple[str, ...] | None, images: int) -> NDArray[np.int8] | None:
-    """Read the truth of a concept bank, None for other data sets."""
     if concepts is None:
         return None
     truth = memory_map(check(inside(folder, "truth.npy"), AGAIN))

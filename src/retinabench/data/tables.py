@@ -15,19 +15,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.files import check as check_file
-from retinabench.core.files import sweep, write_bytes, write_json
+from retinabench.core.files import sweep, write_bytes
 from retinabench.core.results import JsonObject
-from retinabench.core.version import __version__
+from retinabench.core.seeds import numpy_generator
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import SPLITS, Records, Rows, make_records, to_parquet
 from retinabench.data.datasets.folder import SPLIT_NAMES, STAND_IN
 from retinabench.data.prepare import begin_folder, place_of
-from retinabench.data.prepared import COMPLETE, FEATURES, FORMAT, Manifest, Prepared, fingerprint, open_prepared
-from retinabench.data.prepared import PreparedSettings as Settings
-from retinabench.data.synthetic.patients import draw_patients
+from retinabench.data.prepared import COMPLETE, FEATURES, FORMAT, Prepared, complete, open_prepared
 from retinabench.predictions.check import Check, named_by_row
 from retinabench.predictions.columns import check_count, from_arrow, to_arrow
 from retinabench.predictions.formats import csv_columns, csv_dialect, read_table
@@ -75,11 +75,10 @@ def prepare_table(
     if words and source is not None:
         shown = ", ".join(f"{name} ({number})" for name, number in list(words.items())[:20])
         notes.append(f"read as categories (number of different values): {shown}{', …' if len(words) > 20 else ''}")
-    rows_of_records = records.to_parquet()
     table = to_parquet(pa.table({name: to_arrow(columns[name]) for name in names}))
     settings: JsonObject = {
         "dataset": "table", "source": place_of(source), "columns": named, "features": names, "format": FORMAT,
-        "label_table": hashlib.sha256(rows_of_records + table).hexdigest(), **drawn,
+        "label_table": hashlib.sha256(records.to_parquet() + table).hexdigest(), **drawn,
     }  # fmt: skip
     workspace = Workspace(out, "prepared data set", "prepare.json")
     begin_folder(workspace, settings)
@@ -87,12 +86,8 @@ def prepare_table(
     with workspace.lock(wait=True):
         if not (out / COMPLETE).is_file():
             write_bytes(out / FEATURES, table, checked=True)
-            write_bytes(out / "records.parquet", rows_of_records, checked=True)
-            manifest = Manifest(
-                name="table" if source is None else source.stem, size=1, images=len(records), shards=(), features=FEATURES,
-                fingerprint=fingerprint(records, [out / FEATURES]), settings=Settings.from_json(settings), version=__version__,
-            )  # fmt: skip
-            write_json(out / COMPLETE, manifest.to_dict(), checked=True)
+            name = "table" if source is None else source.stem
+            complete(out, records, [out / FEATURES], settings, name=name, size=1, features=FEATURES)
     return open_prepared(out), notes
 
 
@@ -127,7 +122,6 @@ def read_columns(path: Path) -> Columns:
 def _records(
     columns: Columns, roles: Mapping[str, str], truth: NDArray[np.float64] | float, source: Path | None
 ) -> tuple[Records, list[str]]:
-    """Return the records of a table whose columns have these roles, and notes."""
     check = Check(source)
     for role, name in roles.items():
         if name not in columns:
@@ -231,3 +225,70 @@ def encode(table: pa.Table, train: Rows) -> NDArray[np.float32]:
     if not parts:
         raise InputError("no feature varies in the training rows", hint="Prepare the table with other --features.")
     return np.stack([part.astype(np.float32) for part in parts], axis=1)
+
+
+PREVALENCE = 0.04
+# Column -> mean, std, and its correlation with how severe the injury is.
+VITALS = {
+    "age": (45, 21, 0.0), "systolic": (132, 22, -0.45), "diastolic": (80, 13, -0.35), "heart_rate": (90, 18, 0.35),
+    "respiratory_rate": (18, 4, 0.3), "oxygen_saturation": (97, 2.5, -0.4), "temperature": (36.7, 0.6, -0.15),
+    "gcs": (14.2, 1.6, -0.5), "glucose": (135, 35, 0.15), "lactate": (2.2, 1.1, 0.5), "haemoglobin": (13.3, 1.8, -0.3),
+    "pain": (5, 2.5, 0.1), "minutes_to_scene": (11, 5, 0.0), "minutes_to_hospital": (22, 9, 0.05),
+    "height_of_fall": (1.4, 1.8, 0.2), "speed": (31, 19, 0.2), "weight": (79, 17, 0.0), "capillary_refill": (1.9, 0.6, 0.4),
+}  # fmt: skip
+# Column -> its words, from the most frequent on.
+CATEGORIES = {
+    "sex": ("male", "female"), "mechanism": ("fall", "car", "motorcycle", "pedestrian", "stab", "gunshot"),
+    "transport": ("ground", "air"), "region": ("head", "leg", "chest", "arm", "abdomen", "spine"),
+    "airway": ("own", "assisted", "tube"), "pupils": ("equal", "unequal", "fixed"), "bleeding": ("none", "minor", "major"),
+    "seatbelt": ("yes", "no", "unknown"), "shift": ("day", "evening", "night"), "season": ("summer", "autumn", "spring", "winter"),
+    "anticoagulant": ("no", "yes"), "alcohol": ("no", "yes"),
+}  # fmt: skip
+MISSING = {
+    "lactate": 0.3,
+    "glucose": 0.15,
+    "temperature": 0.12,
+    "haemoglobin": 0.1,
+    "speed": 0.1,
+    "pupils": 0.06,
+    "seatbelt": 0.1,
+}
+
+
+def draw_patients(rows: int, seed: int) -> tuple[Columns, NDArray[np.float64]]:
+    """Return the columns of a drawn table, with `id` and `outcome`, and the true risk (N,) of every patient.
+
+    30 features of an in-field trauma triage, where 4 % have the outcome, as many as in the registry of Brown, Talbert and Talbert,
+    whose data are not public; the columns and their effects are made up. The risk holds interactions, a U shape and an age effect,
+    so that no linear model has it, and cells are missing at random as well as more often in severe cases.
+    """
+    if not 100 <= rows <= 1_000_000:
+        raise InputError(f"{rows:,} patients", hint="Draw 100 to 1,000,000 (--images).")
+    random = numpy_generator(seed, "patients")
+    severity = random.standard_normal(rows)
+    scores = {}
+    columns: Columns = {"id": np.array([f"p{k:06d}" for k in range(rows)])}
+    for name, (mean, std, correlation) in VITALS.items():
+        own = random.standard_normal(rows)
+        scores[name] = correlation * severity + np.sqrt(1 - correlation**2) * own
+        columns[name] = np.round(mean + std * scores[name], 1)
+    for name, words in CATEGORIES.items():
+        share = 0.5 ** np.arange(len(words))
+        columns[name] = random.choice(words, rows, p=share / share.sum())
+    is_word = {
+        word: (columns[name] == word).astype(float)
+        for name in ("mechanism", "region", "bleeding", "pupils")
+        for word in CATEGORIES[name]
+    }
+    logit = 1.6 * (
+        1.1 * severity + 0.5 * scores["lactate"] - 0.4 * scores["gcs"] + 0.25 * scores["age"] ** 2
+        + 0.5 * scores["heart_rate"] * -scores["systolic"] + 0.5 * scores["age"] * is_word["fall"]
+        + 1.2 * is_word["gunshot"] * is_word["chest"] + 1.0 * is_word["head"] * (scores["gcs"] < -0.5)
+        + 0.9 * is_word["major"] + 0.7 * is_word["fixed"]
+    )  # fmt: skip
+    risk = expit(logit + brentq(lambda shift: expit(logit + shift).mean() - PREVALENCE, -30.0, 10.0))
+    columns["outcome"] = (random.random(rows) < risk).astype(np.float64)
+    for name, rate in MISSING.items():
+        gone = random.random(rows) < rate * np.exp(0.4 * severity - 0.08)
+        columns[name] = np.where(gone, "" if name in CATEGORIES else np.nan, columns[name])
+    return columns, np.asarray(risk)

@@ -30,12 +30,10 @@ class Part:
 
     @property
     def image_id(self) -> NDArray[np.str_]:
-        """(N,) names of the images."""
         return self.data.records.image_id[self.rows]
 
     @property
     def patient_id(self) -> NDArray[np.str_]:
-        """(N,) names of the patients."""
         return self.data.records.patient_id[self.rows]
 
     @property
@@ -52,7 +50,6 @@ class Part:
         return len(self.rows)
 
     def batches(self) -> Iterator[NDArray[np.uint8]]:
-        """Yield images (B, H, W, 3) in order."""
         for start in range(0, len(self.rows), self.batch_size):
             yield self.data.images(self.rows[start : start + self.batch_size])
 
@@ -80,12 +77,10 @@ class Task:
 
     @property
     def image_id(self) -> NDArray[np.str_]:
-        """(N,) names of the images."""
         return self.records.image_id
 
     @property
     def patient_id(self) -> NDArray[np.str_]:
-        """(N,) names of the patients."""
         return self.records.patient_id
 
     def __len__(self) -> int:
@@ -139,7 +134,6 @@ def load_task(folder: str | Path, name: str = "country_shift", shifted: str | Pa
 
 
 def divide(data: Prepared, name: str, shifted: str | Path | None = None) -> Task:
-    """Divide opened data for a task."""
     division, folder = TASKS.find(name), data.folder
     if division.by_grade and not data.graded:
         raise InputError(f"holds labels without grades, and '{name}' divides by grade", file=folder)

@@ -101,7 +101,6 @@ def _preset_files() -> dict[str, tuple[Path, JsonObject]]:
 
 
 def _run(method: str, row: JsonObject, shared: JsonObject) -> JsonObject:
-    """Put one row of the table into the shape of a Run's tables."""
     optimizer_keys = Optimizer.model_fields
     optimizer = dict(shared["optimizer"]) | {key: row[key] for key in row if key in optimizer_keys}
     # Published as 1 - momentum; rounded to what was printed.

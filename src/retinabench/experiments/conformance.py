@@ -82,7 +82,6 @@ def predictions_of(folder: Path) -> Predictions:
 
 
 def require(condition: bool, problem: str) -> None:
-    """Raise `NonconformingError` with this problem unless the condition holds."""
     if not condition:
         raise NonconformingError(problem)
 

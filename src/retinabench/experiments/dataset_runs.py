@@ -178,7 +178,6 @@ class DatasetSource:
         return self.labels
 
     def load(self, chunks: Sequence[Rows], stored_view: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield inputs (B, ...) and targets (B,) of each chunk of rows."""
         batches = _batches(self.dataset, self.collate, self.workers, chunks)
         for rows, (inputs, _) in zip(chunks, batches, strict=True):
             yield stored_view(inputs.to(self.device)), torch.from_numpy(self.labels[rows]).to(self.device)
@@ -211,7 +210,6 @@ class DatasetRuns(ImageRuns):
 
 
 def _trained(runs: DatasetRuns, run: Run, out: Path, device: torch.device) -> Trained:
-    """Read a finished run and its members."""
     folder = out / runs.folder_name(run)
     predictions = runs.read(folder)
     if wanted := member_runs(run):
@@ -227,7 +225,6 @@ def _trained(runs: DatasetRuns, run: Run, out: Path, device: torch.device) -> Tr
 def _network(
     run: Run, model: str | nn.Module | Callable[..., nn.Module], source: DatasetSource
 ) -> Callable[[int], nn.Module]:
-    """Return what makes the network of a seed."""
     if isinstance(model, str):
         if run.model.trained == "head":
             hint = "Prepare the images and use `retinabench train`, or pass the features with model='linear'."

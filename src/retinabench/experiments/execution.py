@@ -188,7 +188,6 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
 
 
 def check_likelihood(run: TrainingRun, likelihood: Likelihood) -> None:
-    """Refuse a method that does not support a likelihood."""
     supported = run.method.supported()
     if likelihood.name not in supported:
         raise InputError(

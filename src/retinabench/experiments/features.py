@@ -35,12 +35,12 @@ Extract = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 def feature_source(
     config: ModelConfig, data: Prepared, train: Rows, device: torch.device, progress: Progress = QUIET
-) -> ArraySource:
-    """Return the features (N, D) of all images, each with mean 0 and std 1 over the training rows, and their labels."""
+) -> tuple[ArraySource, NDArray[np.float32], NDArray[np.float32]]:
+    """Return the features (N, D) of all images, standardised over the training rows, with their labels; and mean and std (D,)."""
     features = trunk_features(config, data, device, progress)
     mean, std = feature_scale(features[train])
     labels = torch.from_numpy(data.label.astype(np.float32)).to(device)
-    return ArraySource(torch.from_numpy((features - mean) / std).to(device), labels)
+    return ArraySource(torch.from_numpy((features - mean) / std).to(device), labels), mean, std
 
 
 def trunk_features(

@@ -17,7 +17,7 @@ from retinabench.data.tasks import Task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.features import trunk_features
-from retinabench.experiments.run import FILE, combine, divided, make_batches, predict
+from retinabench.experiments.run import FILE, ImageRuns, divided, make_batches, predict
 from retinabench.experiments.run_folder import FinishedRun, TrainedInputs, finished_run, load_posterior
 from retinabench.methods.training import distributed
 from retinabench.predictions.io import read_predictions, write_predictions
@@ -117,7 +117,7 @@ def _predict(
     """
     if members := member_runs(run):
         each = [_predict(finished, finished.member(one), one, task, gone, resources) for one in members]
-        return combine(run, task, each)
+        return ImageRuns(task).combine(run, each)
     device = resources.torch_device()
     _, posterior = load_posterior(folder, str(device), finished.network)
     part = divided(task, run)

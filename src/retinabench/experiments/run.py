@@ -58,28 +58,6 @@ COMPARED = ("epistemic", "max_probability")
 PREDICTED = ("validation", "shifted_validation", "test", "shifted_test")
 
 
-def combine(run: Run, task: Task, members: Sequence[Predictions]) -> Predictions:
-    """Return the predictions of a run that combines others (`execution.member_runs`).
-
-    Those of folds are joined: the test images of all, each predicted by the run that was not trained on its patient.
-    """
-    by = run.cross_validation
-    if by is not None and by.fold is None:
-        tests = concatenate([
-            replace(test, fold=np.full(len(test), number))  # of folds that version 0.2 wrote as well
-            for number, one in enumerate(members)
-            if (test := one.select(split="test")) is not None
-        ])  # fmt: skip
-        row = {name: number for number, name in enumerate(task.image_id.tolist())}
-        combined = tests.take(np.argsort([row[name] for name in tests.image_id.tolist()]))
-    else:
-        combined = METHODS[run.method.name].combine(members)
-    about = metadata(run, task, members=combined.metadata["members"])
-    weights = [one.metadata.get("weights") for one in members]
-    combined = replace(combined, uncertainties=compared_in_folds(run, combined))  # not those of the first member
-    return replace(combined, metadata=about | ({"weights": "+".join(map(str, weights))} if all(weights) else {}))
-
-
 def predict(run: Run, task: Task, posterior: Posterior, batches: Batches, progress: Progress = QUIET) -> Predictions:
     """Predict every split but the training one, with the run's number of samples."""
     part = task[tuple(split for split in PREDICTED if split in task.splits)]
@@ -158,11 +136,9 @@ class ImageRuns:
     keeps_posterior: bool = True
 
     def folder_name(self, run: Run) -> str:
-        """Return the name of a run's folder: readable first, unique by its hash."""
         return folder_name(run, self.task.data.fingerprint)
 
     def manifest(self, run: Run) -> JsonObject:
-        """Return the content of `run.json`."""
         fingerprint = self.task.data.fingerprint
         source = source_of(run.model.name)._asdict() if run.model.own else {}
         return {
@@ -197,8 +173,25 @@ class ImageRuns:
         )
 
     def combine(self, run: Run, members: Sequence[Predictions]) -> Predictions:
-        """Return the predictions of a run that combines others."""
-        return combine(run, self.task, members)
+        """Return the predictions of a run that combines others (`execution.member_runs`).
+
+        Those of folds are joined: the test images of all, each predicted by the run that was not trained on its patient.
+        """
+        by = run.cross_validation
+        if by is not None and by.fold is None:
+            tests = concatenate([
+                replace(test, fold=np.full(len(test), number))  # of folds that version 0.2 wrote as well
+                for number, one in enumerate(members)
+                if (test := one.select(split="test")) is not None
+            ])  # fmt: skip
+            row = {name: number for number, name in enumerate(self.task.image_id.tolist())}
+            combined = tests.take(np.argsort([row[name] for name in tests.image_id.tolist()]))
+        else:
+            combined = METHODS[run.method.name].combine(members)
+        about = metadata(run, self.task, members=combined.metadata["members"])
+        weights = [one.metadata.get("weights") for one in members]
+        combined = replace(combined, uncertainties=compared_in_folds(run, combined))  # not those of the first member
+        return replace(combined, metadata=about | ({"weights": "+".join(map(str, weights))} if all(weights) else {}))
 
     def read(self, folder: Path) -> Predictions:
         return read_predictions(folder / FILE)
@@ -209,7 +202,6 @@ class ImageRuns:
 
 
 def execute(run: Run, out: Path, resources: Resources = DEFAULT_RESOURCES) -> Path:
-    """Compute a run below `out`, continue it, or find it done."""
     task = load_task(run.data, run.task, run.shifted)
     if task.data.table is None:
         check_size(run.model, task.data.size)
@@ -249,12 +241,10 @@ def divided(task: Task, run: Run) -> Task:
 
 
 def run_folder(run: Run, out: Path, task: Task) -> Path:
-    """Return the folder of a run below `out`."""
     return out / ImageRuns(task).folder_name(run)
 
 
 def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0, progress: Progress = QUIET) -> Batches:
-    """Return the batches of a run: its task's rows with its own settings."""
     return batches_of(run, task, _source(run, task, device, workers, progress))
 
 
@@ -286,6 +276,6 @@ def _source(run: Run, task: Task, device: torch.device, workers: int, progress: 
         if task.data.table is not None:
             inputs = torch.from_numpy(encode(task.data.table, task.splits["train"]))
             return ArraySource(inputs.to(device), torch.from_numpy(task.data.label.astype(np.float32)).to(device))
-        return feature_source(run.model, task.data, task.splits["train"], device, progress)
+        return feature_source(run.model, task.data, task.splits["train"], device, progress)[0]
     train = task.splits["train"] if run.model.inputs == "standardised" else None
     return ImageSource(task.data, device, train, workers, SCALES.get(run.model.inputs))

@@ -58,7 +58,6 @@ class TrainedInputs(Frozen):
 
     @property
     def of_table(self) -> bool:
-        """Whether these are rows of a table."""
         return self.settings.dataset == "table"
 
     @property

@@ -55,7 +55,6 @@ def predictions_of(
 
 
 def check_scores(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of scores; raises `InputError` where one is unknown."""
     for name in names:
         if name not in SCORES:
             raise InputError(f"unknown score '{name}'", hint=nearest(name, list(SCORES)))
@@ -195,7 +194,6 @@ def _check_meaning(values: np.ndarray[Any, Any], known: Mapping[str, Any], outpu
 def _collect(
     members: Sequence[nn.Module], batches: Iterable[Any], samples: int, place: torch.device
 ) -> tuple[np.ndarray[Any, Any], dict[str, np.ndarray[Any, Any]]]:
-    """Return the outputs (N, S, C) of all batches, and their columns."""
     found: list[np.ndarray[Any, Any]] = []
     columns: dict[str, list[Any]] = {}
     for number, batch in enumerate(batches, start=1):
@@ -211,7 +209,6 @@ def _collect(
 
 
 def parts_of(batch: Any, number: int) -> tuple[Tensor, dict[str, Any]]:
-    """Return the inputs of a batch and its columns by their names."""
     if isinstance(batch, Mapping):
         inputs = next((batch[name] for name in INPUTS if name in batch), None)
         label = next((batch[name] for name in LABELS if name in batch), None)

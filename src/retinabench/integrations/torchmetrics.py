@@ -54,7 +54,6 @@ class ReferralScores(Metric):
         self.label.append(label.detach().clone())
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the scores by name, NaN where one is undefined."""
         logits, label = dim_zero_cat(self.logits).cpu().numpy(), dim_zero_cat(self.label).cpu().numpy()
         found = scores_of(predictions_of(logits, {"label": label}, referable_from=self.referable_from), self.scores)
         return {name: torch.tensor(value) for name, value in found.items()}

@@ -111,7 +111,6 @@ FILE = "events.out.tfevents.retinabench"
 
 
 def to_tensorboard(runs: Iterable[TrackedRun], out: Path) -> list[str]:
-    """Write the event files and return their paths."""
     try:
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError:

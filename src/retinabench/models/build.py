@@ -57,7 +57,6 @@ def build_trunk(config: ModelConfig, *, pretrained: bool = True, progress: Progr
 
 
 def feature_width(config: ModelConfig) -> int:
-    """Return the number of features that the last layer of a network reads."""
     return split_last_layer(shapes(config)).width
 
 
@@ -94,7 +93,6 @@ def shapes(config: ModelConfig) -> nn.Module:
 
 
 def check_takes_tables(config: ModelConfig) -> None:
-    """Refuse a network that reads images where the data are a table."""
     if config.own or config.name.startswith(TIMM) or not has_choice(config.name, "columns"):
         hint = "Name --model mlp or linear, or a preset such as --config table/dropout."
         raise InputError(f"'{config.name}' reads images, and the data are a table", hint=hint)
@@ -175,7 +173,6 @@ def supports_bfloat16(device: torch.device) -> bool:
 
 
 def draws(model: nn.Module) -> bool:
-    """Tell whether a network holds layers that draw noise."""
     return any(isinstance(module, Drawing) for module in model.modules())
 
 

@@ -38,7 +38,6 @@ class SourceFile(NamedTuple):
 
 
 def own_network(name: str, seed: int, outputs: int) -> nn.Module:
-    """Return the network of the user's function of that name."""
     return made_by(_function(name), name, seed, outputs, source_of(name).file or None)
 
 
@@ -62,8 +61,8 @@ def made_by(function: Callable[..., Any], name: str, seed: int, outputs: int, fi
     return network  # type: ignore[no-any-return]
 
 
-def check_outputs(network: nn.Module, name: str, inputs: Tensor, hint: str) -> None:
-    """Refuse a network that does not take such inputs (B, ...), or gives something else than one logit."""
+def check_outputs(network: nn.Module, name: str, inputs: Tensor, hint: str, outputs: int = 1) -> None:
+    """Refuse a network that does not take such inputs (B, ...), or gives something else than `outputs` logits."""
     device = next(network.parameters()).device
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -79,8 +78,10 @@ def check_outputs(network: nn.Module, name: str, inputs: Tensor, hint: str) -> N
             else hint,
         ) from error
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-    if shape != (len(inputs), 1):
-        raise InputError(f"'{name}' gives {shape} for {len(inputs)} images, not logits of shape {(len(inputs), 1)}")
+    if shape != (wanted := (len(inputs), outputs)):
+        problem = f"'{name}' gives {shape} for {len(inputs)} images, not logits of shape {wanted}"
+        hint = "A function of yours gets the number of concepts as `outputs`." if outputs > 1 else ""
+        raise InputError(problem, hint=hint or None)
 
 
 def _described(inputs: Tensor) -> str:
@@ -167,7 +168,6 @@ class TimmNetwork(nn.Module):
         self.fc = nn.Linear(width, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> logits (B, outputs)."""
         logits: Tensor = self.fc(self.pooled(self.backbone(x)))
         return logits
 

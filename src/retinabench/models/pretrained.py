@@ -129,7 +129,6 @@ class Loaded(NamedTuple):
     unused: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return one line for the user."""
         rest = f"not used: {', '.join(self.unused)}" if self.unused else "which are all that it holds"
         return f"{self.tensors} pretrained tensors from {self.source}, {rest}"
 

@@ -24,12 +24,12 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "resnet34": "retinabench.models.networks.resnet:resnet34",
         "resnet50": "retinabench.models.networks.resnet:resnet50",
         "drn_d_22": "retinabench.models.networks.drn:drn_d_22",
-        "resnet20-frn-swish": "retinabench.models.networks.resnet:resnet20_frn_swish",
-        "vgg": "retinabench.models.networks.convolutional:vgg",
+        "resnet20-frn-swish": "retinabench.models.networks.resnet:ResNetFRN",
+        "vgg": "retinabench.models.networks.convolutional:VGG",
         "lenet": "retinabench.models.networks.convolutional:lenet",
         "lenet-smooth": "retinabench.models.networks.convolutional:lenet_smooth",
-        "alexnet-swish": "retinabench.models.networks.convolutional:alexnet_swish",
-        "cnn-lstm": "retinabench.models.networks.convolutional:cnn_lstm",
+        "alexnet-swish": "retinabench.models.networks.convolutional:AlexNet",
+        "cnn-lstm": "retinabench.models.networks.convolutional:CnnLstm",
         **{
             f"efficientnet_lite{number}": f"retinabench.models.networks.efficientnet_lite:efficientnet_lite{number}"
             for number in range(5)
@@ -39,8 +39,11 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "mlp-8-50-2": "retinabench.models.networks.small:mlp_8_50_2",
         **{
             name: f"retinabench.models.networks.small:{name.replace('-', '_')}"
-            for name in ("head-2", "head-8", "head-8-8", "head-8-heavy", "head-8-hierarchical", "banana")
+            for name in ("head-2", "head-8", "head-8-8")
         },
+        "head-8-heavy": "retinabench.models.networks.small:HeavyHead",
+        "head-8-hierarchical": "retinabench.models.networks.small:HierarchicalHead",
+        "banana": "retinabench.models.networks.small:Banana",
     },
 )
 

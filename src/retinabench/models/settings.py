@@ -51,7 +51,6 @@ class ModelConfig(Extended):
 
     @property
     def own(self) -> bool:
-        """Whether the network is a user's function."""
         return is_own(self.name)
 
     @field_validator("name")

@@ -121,7 +121,6 @@ def read_checkpoint(path: Path) -> State:
 
 
 def _refused(path: Path, error: Exception) -> InputError:
-    """Return what is wrong with a file that cannot be read."""
     with open(path, "rb") as handle:
         line = handle.read(40).decode(errors="replace").partition("\n")[0].strip()
     if line and line.isprintable() and "\N{REPLACEMENT CHARACTER}" not in line:

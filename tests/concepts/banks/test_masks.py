@@ -6,24 +6,15 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
 from pydantic import ValidationError
 
 from retinabench.concepts.banks import masks as lesion_images
 from retinabench.concepts.banks.bank import prepare_samples
 from retinabench.concepts.banks.definition import BankDefinition, CocoFile, find_definition
-from retinabench.concepts.banks.masks import (
-    collected,
-    image_of,
-    matching,
-    one_file,
-    patient_of,
-    run_lengths,
-    uncompressed,
-)
-from retinabench.concepts.banks.open_bank import read_images
+from retinabench.concepts.banks.masks import collected, matching, one_file, patient_of, run_lengths, uncompressed
+from retinabench.concepts.banks.tables import read_images
 from retinabench.core.errors import InputError
-from retinabench.data.archives import Files, open_files
+from retinabench.data.archives import Files
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.synthetic.fundus import LESIONS, draw
 from support.bank_files import mask, opened, picture, refused
@@ -69,14 +60,6 @@ def test_a_pattern_of_others_takes_linear_time_and_a_wrong_one_is_one_line():
     for pattern in ("(", "(?=a)b", "(a)b"):
         with pytest.raises(ValidationError, match="not a regular expression of RE2"):
             CocoFile(file="x.json", patient_pattern=pattern)
-
-
-def test_an_image_is_padded_to_a_square(tmp_path):
-    Image.new("RGB", (20, 10), (200, 10, 10)).save(tmp_path / "a.png")
-    square = image_of(open_files(tmp_path), "a.png", 40, "whole")
-    assert square.shape == (40, 40, 3)
-    assert square[20].max() == 200
-    assert square[2].max() == 0
 
 
 @pytest.fixture
@@ -191,11 +174,11 @@ def test_a_mask_covers_exactly_the_kinds_of_its_concept():
 
 def test_a_split_keeps_patients_whole_and_depends_on_the_seed_alone():
     images = lesion_images.drawn(101, seed=1)
-    trained, questioned = lesion_images.split(images, seed=3)
+    trained, questioned = lesion_images.split(images, 3, 0.3)
     assert sorted([*trained, *questioned]) == list(range(101))
     assert not set(images.patient_id[trained]) & set(images.patient_id[questioned])
     assert 30 <= len(questioned) <= 31
-    again, other = lesion_images.split(images, seed=3)[1], lesion_images.split(images, seed=4)[1]
+    again, other = lesion_images.split(images, 3, 0.3)[1], lesion_images.split(images, 4, 0.3)[1]
     assert np.array_equal(questioned, again)
     assert not np.array_equal(questioned, other)
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("legible")
 
 def test_the_performance_panel_shows_every_count_and_the_band(found):
     one = found.examination["common"]
-    bins, mean, sd = one.bins, one.performance.mean(), np.sqrt(one.performance.variance())
+    bins, mean, sd = one.bins, one.gp.mean, one.gp.sd
     axes = figures.performance_panel(one).axes[0]
     dots = axes.lines[-1]
     seen = np.flatnonzero(bins)

@@ -254,26 +254,24 @@ GOALS = dict.fromkeys(CONCEPTS_FINDINGS, COMMON)
 
 def test_model_and_data_are_judged_apart(found):
     said = recognised(found)
-    assert (said.recognised, said.open, said.reversed, said.unknown) == (["common", "twin"], ["rare"], [], ["absent"])
+    assert list(said.values()) == [["common", "twin"], ["rare"], [], ["absent"]]
     # Three wrong answers about `rare` may be bad luck where seven rates are looked at.
     assert found.examination["rare"].counts["fn"] == 3
     assert missed_goals(found) == []
-    [few] = scarce_samples(found)
-    assert [rate.concept for rate in few.rates] == list(CONCEPTS_FINDINGS)  # 41 positives are not the 46 that it takes
-    assert [rate.of for rate in few.rates][2:] == [3, 0]
-    assert few.needed == 46
-    assert few.rates[0].kind == "with"
-    [group] = entangled(found)
-    assert (group.names, group.most) == (["common", "twin"], 1)
+    [(needed, few)] = scarce_samples(found)
+    assert [rate.concept for rate in few] == list(CONCEPTS_FINDINGS)  # 41 positives are not the 46 that it takes
+    assert [rate.of for rate in few][2:] == [3, 0]
+    assert (needed, few[0].kind) == (46, "with")
+    assert entangled(found) == [(["common", "twin"], 1)]
 
 
 def test_a_missed_goal_follows_from_the_simultaneous_interval(bank):
     always = ExaminationReport(examine(bank, lambda sample, concept: 0.1), GOALS)
-    missed = {(one.rate.concept, one.rate.measure): one for one in missed_goals(always)}
+    missed = {(rate.concept, rate.measure): (rate, only) for rate, only in missed_goals(always)}
     assert set(missed) == {("common", "sensitivity"), ("twin", "sensitivity")}
-    one = missed["common", "sensitivity"]
-    assert (one.rate.right, one.only_answer) == (0, "no")
-    assert one.rate.simultaneous[1] < 0.85
+    rate, only = missed["common", "sensitivity"]
+    assert (rate.right, only) == (0, "no")
+    assert rate.simultaneous[1] < 0.85
     assert [rate.concept for rate in always.judged if rate.standing == "met"] == list(CONCEPTS_FINDINGS)
     content = always.to_dict()
     assert [(one["concept"], one["finding"]) for one in content["findings"]][:2] == [
@@ -287,15 +285,14 @@ def test_without_a_goal_nothing_is_judged(bank):
     assert missed_goals(everything) == everything.judged == scarce_samples(everything) == []
     assert {rate.standing for pair in everything.rates for rate in pair} == {"no goal"}
     only = replace(everything, goals={name: {"specificity": 0.8} for name in CONCEPTS_FINDINGS})
-    assert {one.rate.measure for one in missed_goals(only)} <= {"specificity"}
-    assert {few.measure for few in scarce_samples(only)} <= {"specificity"}
+    assert {rate.measure for rate, _ in missed_goals(only)} <= {"specificity"}
+    assert {few[0].measure for _, few in scarce_samples(only)} <= {"specificity"}
 
 
 def test_groups_of_concepts_are_joined():
     pairs = [ConceptPair(("a", "b"), 9, 2), ConceptPair(("c", "d"), 9, 0), ConceptPair(("b", "c"), 9, 1)]
     bank = Bank(None, list("abcde"), np.zeros((1, 5), np.int8))
-    [group] = entangled(ExaminationReport(examine(bank, lambda *_: 0.5), together=pairs))
-    assert (group.names, group.most) == (list("abcd"), 2)
+    assert entangled(ExaminationReport(examine(bank, lambda *_: 0.5), together=pairs)) == [(list("abcd"), 2)]
 
 
 def test_what_was_not_asked_is_said(bank):

@@ -24,22 +24,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.concepts.banks.masks import region_ids, region_images, region_truth
 from retinabench.core.errors import InputError
-from retinabench.core.files import atomic_write, check, remove, write_bytes, write_json
+from retinabench.core.files import atomic_write, check, remove
 from retinabench.core.progress import QUIET, Progress
-from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
-from retinabench.data.dataset import ConceptImages, Records, Rows
+from retinabench.data.dataset import ConceptImages, Rows, make_records
 from retinabench.data.prepare import SHARD, SHARD_BYTES
-from retinabench.data.prepared import (
-    COMPLETE,
-    FORMAT,
-    Manifest,
-    Prepared,
-    PreparedSettings,
-    fingerprint,
-    open_prepared,
-    write_shard,
-)
+from retinabench.data.prepared import COMPLETE, FORMAT, Prepared, complete, open_prepared, write_shard
 from retinabench.predictions.check import Check
 
 CHUNK = 4096  # rows: counting reads so many at once, finding a sample scans one chunk
@@ -168,20 +158,12 @@ def _write(
                 write_shard(shard, np.concatenate(pixels))
                 _save(file, np.concatenate(truth))
             advance(len(rows))
-    records = _records(images, grid)
+    names = [str(name) for name in images.sample_id]
+    ids = names if grid == 1 else [region for name in names for region in region_ids(name, grid)]
+    grades, patients = np.zeros(len(ids), np.int8), np.repeat(images.patient_id, grid**2)
     _save(out / "truth.npy", np.concatenate([np.load(check(file), allow_pickle=False) for file in truths]))
-    write_bytes(out / "records.parquet", records.to_parquet(), checked=True)
-    manifest = Manifest(
-        name="concepts",
-        size=size,
-        images=len(records),
-        concepts=tuple(images.concepts),
-        fingerprint=fingerprint(records, shards),
-        shards=tuple(shard.name for shard in shards),
-        settings=PreparedSettings.from_json(settings),
-        version=__version__,
-    )
-    write_json(out / COMPLETE, manifest.to_dict(), checked=True)
+    records = make_records(ids, grades, source=ids, patient_id=patients, split="test")
+    complete(out, records, shards, settings, name="concepts", size=size, concepts=tuple(images.concepts))
     for file in truths:
         remove(file)
 
@@ -193,22 +175,6 @@ def _samples(images: ConceptImages, row: int, size: int, grid: int) -> tuple[NDA
         return image[None], images.truth[row][None]
     assert images.masks is not None
     return region_images(image, grid), region_truth(images.masks(row), grid).astype(np.int8)
-
-
-def _records(images: ConceptImages, grid: int) -> Records:
-    names = [str(name) for name in images.sample_id]
-    ids = names if grid == 1 else [region for name in names for region in region_ids(name, grid)]
-    n = len(ids)
-    return Records(
-        image_id=np.array(ids),
-        patient_id=np.repeat(images.patient_id, grid**2),
-        eye=np.full(n, ""),
-        grade=np.zeros(n, np.int8),
-        domain=np.full(n, "in_domain"),
-        split=np.full(n, "test"),
-        source=np.array(ids),
-        p_referable=np.full(n, np.nan),
-    )
 
 
 def _save(file: Path, truth: NDArray[np.int8]) -> None:

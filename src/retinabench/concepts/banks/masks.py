@@ -21,7 +21,7 @@ from retinabench.core.results import JsonObject
 from retinabench.data.archives import Files
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.datasets.synthetic import MOST_IMAGES
-from retinabench.data.preprocessing.graham import Crop, square_box, square_image, square_mask
+from retinabench.data.preprocessing.graham import square_box, square_image, square_mask
 from retinabench.data.preprocessing.preprocess import decode
 from retinabench.data.synthetic.fundus import draw, truth
 
@@ -63,19 +63,18 @@ def collected(
     """Return a collection of image files without masks; shapes: `names` (N,), `truth` (N, C), `patients` (N,)."""
     if not names:
         raise InputError("holds no image of the bank", file=files.root)
-    ids = _ids(names)
+    ids, whole = _ids(names), definition.crop == "whole"
+
+    def image(row: int, size: int) -> NDArray[np.uint8]:
+        return square_image(opened(files, names[row], 2 * size if whole else None), size, definition.crop)
+
     return ConceptImages(
         sample_id=np.array(ids),
         concepts=tuple(concepts),
         truth=truth,
         patient_id=np.array(patients if patients is not None else ids),
-        image=lambda row, size: image_of(files, names[row], size, definition.crop),
+        image=image,
     )
-
-
-def image_of(files: Files, name: str, size: int, crop: Crop) -> NDArray[np.uint8]:
-    """Return an image file as a square (size, size, 3)."""
-    return square_image(opened(files, name, 2 * size if crop == "whole" else None), size, crop)
 
 
 def opened(files: Files, name: str, at_least: int | None = None) -> Image.Image:
@@ -120,19 +119,14 @@ def read_mask_files(
             advance(1)
     patients = [patient_of(name, layout.patient_pattern) for name in names]
     images = collected(definition, files, names, list(definition.concepts), truth, patients)
-
-    def square_masks(row: int) -> NDArray[np.bool_]:
-        return _square_masks(definition, layout, files, names[row], masks[row])
-
-    return replace(images, masks=square_masks)
+    return replace(images, masks=lambda row: _square_masks(definition, layout, files, names[row], masks[row]))
 
 
 def _places(definition: BankDefinition, layout: MaskFiles, files: Files, name: str, base: str) -> dict[str, str]:
     places = {}
-    for concept, given in definition.concepts.items():
-        word = given if isinstance(given, str) else given[0]
+    for concept, given in definition.words.items():
         stem = PurePosixPath(name).stem
-        place = base + layout.mask.replace("{image}", stem).replace("{concept}", word)
+        place = base + layout.mask.replace("{image}", stem).replace("{concept}", given[0])
         if place in files:
             places[concept] = place
         elif layout.missing == "error":
@@ -145,7 +139,6 @@ def _places(definition: BankDefinition, layout: MaskFiles, files: Files, name: s
 
 
 def mask_of(files: Files, name: str, level: int) -> NDArray[np.bool_]:
-    """Return a mask (H, W)."""
     brightest: NDArray[np.uint8] = np.asarray(opened(files, name)).max(axis=2)
     return brightest > level
 
@@ -178,9 +171,6 @@ DRAWN: dict[str, tuple[str, ...]] = {
     "soft_exudate": ("cotton_wool_spot",),
     "new_vessels": ("new_vessels",),
 }
-
-HELD_OUT = 0.3
-"""Share of the images that are asked about rather than trained on: 43 of the 143 of the published experiment."""
 
 
 def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_size: int = 256) -> ConceptImages:
@@ -216,7 +206,7 @@ def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_siz
     )
 
 
-def split(images: ConceptImages, seed: int, held_out: float = HELD_OUT) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def split(images: ConceptImages, seed: int, held_out: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to train on and the rows to ask about, both sorted; patients are kept whole."""
     patients = numpy_generator(seed, "lesions", "split").permutation(np.unique(images.patient_id))
     place = {patient: number for number, patient in enumerate(patients)}
@@ -247,9 +237,6 @@ def region_images(image: NDArray[np.uint8], grid: int) -> NDArray[np.uint8]:
     return cut.reshape(grid * grid, size, size, 3)
 
 
-Annotation = JsonObject
-
-
 def read_coco(definition: BankDefinition, layout: CocoFile, files: Files) -> ConceptImages:
     name, base = one_file(files, layout.file)
     where = files.where(name)
@@ -257,7 +244,7 @@ def read_coco(definition: BankDefinition, layout: CocoFile, files: Files) -> Con
         content = json.loads(files.read(name))
         categories = {int(one["id"]): str(one["name"]) for one in content["categories"]}
         entries = {int(one["id"]): one for one in content["images"]}
-        annotations: dict[int, list[Annotation]] = {number: [] for number in entries}
+        annotations: dict[int, list[JsonObject]] = {number: [] for number in entries}
         for one in content["annotations"]:
             annotations[int(one["image_id"])].append(one)
             categories[int(one["category_id"])]
@@ -294,10 +281,8 @@ def read_coco(definition: BankDefinition, layout: CocoFile, files: Files) -> Con
 
 
 def _concepts(definition: BankDefinition, categories: dict[int, str], where: str) -> dict[str, set[int]]:
-    wanted = definition.concepts or {name: name for name in categories.values()}
     found = {}
-    for concept, given in wanted.items():
-        words = [given] if isinstance(given, str) else given
+    for concept, words in (definition.words or {name: [name] for name in categories.values()}).items():
         found[concept] = {number for number, name in categories.items() if name in words}
         if not found[concept]:
             has = ", ".join(sorted(categories.values())[:12])
@@ -305,7 +290,7 @@ def _concepts(definition: BankDefinition, categories: dict[int, str], where: str
     return found
 
 
-def annotation_mask(one: Annotation, size: tuple[int, int], where: str) -> NDArray[np.bool_]:
+def annotation_mask(one: JsonObject, size: tuple[int, int], where: str) -> NDArray[np.bool_]:
     """Return the pixels of an annotation: its segmentation, or its box where it has none."""
     shape = one.get("segmentation")
     try:

@@ -1,20 +1,7 @@
-"""Tables of concepts: one column per concept, and labels.
+"""The images of a bank and their truth; tables of concepts: one column per concept, and labels.
 
-Several readers as the truth: a table with a column ``concept@reader`` per concept and reader.
-
-| column | meaning |
-|---|---|
-| `image_id` | the image |
-| `patient_id` | its patient, where patients have several images (may be left out) |
-| `concept@reader` | 1, 0 or empty: that reader sees the concept, does not, or did not read the image |
-
-Which reading is the truth of a question (`--reference`):
-
-- **majority** (default): what more than half of the readers of the image say; a coin decides a tie.
-- **random**: for each image, one of its readers drawn at random, the same one for all concepts.
-- **NAME**: that reader.
-
-What the rates are about in each case, and how the disagreement of the readers enters their intervals: `questioning/readers.py`.
+Several readers as the truth are a column ``concept@reader`` per concept and reader: 1, 0, or empty where that reader did not read the
+image (docs/concepts.md). How their disagreement enters the intervals: `questioning/readers.py`.
 """
 
 from __future__ import annotations
@@ -34,12 +21,14 @@ from scipy.special import expit, logit
 
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
 from retinabench.concepts.banks.definition import BankDefinition, LabelTable
-from retinabench.concepts.banks.masks import collected, one_file, patient_of
+from retinabench.concepts.banks.masks import collected, drawn, one_file, patient_of, read_coco, read_mask_files
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.files import check
+from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
-from retinabench.data.archives import Files
+from retinabench.data.archives import Files, open_files
 from retinabench.data.dataset import ConceptImages
+from retinabench.data.datasets import idrid_lesions
 from retinabench.data.labels import Row
 from retinabench.data.labels import read_table as read_table_label_table
 from retinabench.predictions.check import Check
@@ -97,7 +86,6 @@ def read_patients(path: Path) -> NDArray[np.str_] | None:
 
 
 def column_names(path: str | Path) -> list[str]:
-    """Return the names of the columns of a CSV or Parquet file; raises `InputError` where it cannot be read."""
     path = Path(path)
     with _explained(path):
         return _columns(path)[1]
@@ -132,7 +120,6 @@ def read_concepts(
 
 
 def _type(path: Path | None, wanted: Sequence[str]) -> type[np.floating]:
-    """Return the narrowest type that holds the columns of a Parquet file as they are written."""
     single = path is not None and all(
         pa.types.is_float32(open_parquet(path).schema_arrow.field(name).type) for name in wanted
     )
@@ -163,7 +150,6 @@ def _numbers(path: Path, name: str, column: pa.Array) -> NDArray[Any]:
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Say in one line why a file cannot be read."""
     try:
         yield
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
@@ -204,11 +190,40 @@ def _csv(path: Path, wanted: list[str], name: str = "image_id") -> pa.Table:
     return table.rename_columns([name, *wanted])
 
 
+def read_images(
+    definition: BankDefinition,
+    source: Path | None,
+    *,
+    images: int | None = None,
+    seed: int = 0,
+    progress: Progress = QUIET,
+) -> ConceptImages:
+    """Return the images of a bank and their truth, below the folder or zip `source`, or drawn."""
+    if definition.synthetic is not None:
+        if source is not None:
+            raise InputError("synthetic retinas are rendered, not read", hint="Leave --source out.")
+        number = definition.synthetic.images if images is None else images
+        return drawn(number, seed=seed, population=definition.synthetic.population)
+    if images is not None:
+        raise InputError("--images is for synthetic data only", hint="Leave it out.")
+    if source is None:
+        raise InputError("the bank is read from a folder or zip", hint="Name it with --source DIR.")
+    if definition.idrid is not None:
+        return idrid_lesions.read(source)
+    files = open_files(source)
+    if definition.table is not None:
+        return read_label_table(definition, definition.table, files)
+    if definition.masks is not None:
+        return read_mask_files(definition, definition.masks, files, progress)
+    assert definition.coco is not None
+    return read_coco(definition, definition.coco, files)
+
+
 def read_label_table(definition: BankDefinition, layout: LabelTable, files: Files) -> ConceptImages:
     name, base = one_file(files, layout.file)
     where = files.where(name)
     needed = [*layout.images, *layout.texts, *([layout.patient] if layout.patient else []), *layout.where]
-    wanted = {concept: _words(given) for concept, given in definition.concepts.items()}
+    wanted = definition.words
     columns = [] if layout.texts else [word for words in wanted.values() for word in words]
     rows = [
         row
@@ -235,10 +250,6 @@ def read_label_table(definition: BankDefinition, layout: LabelTable, files: File
             patients.append(row[1][layout.patient] if layout.patient else patient_of(image, layout.patient_pattern))
             truth.append(label)
     return collected(definition, files, names, list(wanted), np.array(truth, np.int8), patients)
-
-
-def _words(given: str | list[str]) -> list[str]:
-    return [given] if isinstance(given, str) else given
 
 
 def _truth(row: Row, wanted: dict[str, list[str]], layout: LabelTable, place: int, where: str) -> list[int] | None:
@@ -271,9 +282,7 @@ def _meaning(row: Row, column: str, layout: LabelTable, where: str) -> int:
 
 SEPARATOR = "@"
 MAJORITY, RANDOM, LATENT = TRUTHS = "majority", "random", "dawid-skene"
-FEWEST = (
-    5  # readers who say something about other panels: of fewer, all may share a habit that half of others do not have
-)
+FEWEST = 5  # readers who tell of other panels: of fewer, all may share a habit that half of others do not have
 PANELS = 400  # drawn, from which the error between panels is estimated
 Votes = NDArray[np.int8]
 

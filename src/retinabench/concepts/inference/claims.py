@@ -175,7 +175,6 @@ class Wealth:
         self.log = np.concatenate([[0.0], np.full(len(others), -math.log(len(others)))])
 
     def update(self, correct: bool, right: int, asked: int) -> float:
-        """Return the log wealth after one more answer."""
         chance = (self.values - right) / (self.of - asked)
         with np.errstate(divide="ignore"):
             self.log += np.log(np.clip(chance if correct else 1 - chance, 0.0, 1.0))
@@ -227,7 +226,6 @@ class Claim:
         self._wealth = [Wealth(least - 1, _thin(above), self.of), Wealth(least, _thin(below), self.of)]
 
     def update(self, concept: int, truth: int, correct: bool, after: int, sample: int = -1) -> None:
-        """Update the decision with an answer about a sample."""
         if (concept, truth) != (self.concept, self.truth):
             return
         if self.open:
@@ -288,7 +286,6 @@ class Claim:
 
 
 def check_confidence(confidence: float) -> None:
-    """Raise `InputError` for a confidence outside 0 … 1, such as 95."""
     if not 0 < confidence < 1:
         raise InputError(f"a confidence of {confidence:g} is not between 0 and 1", hint="For example 0.95.")
 

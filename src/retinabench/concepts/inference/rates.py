@@ -112,13 +112,11 @@ class CellAnswers:
     fixed: bool = False
 
     def bank(self, alpha: float) -> RateEnds:
-        """Return the interval for this bank; alpha is the probability of an error."""
         if not self.drawn:
             return RateEnds(self.right / self.of, (self.right + self.of - self.asked) / self.of)
         return bank_sequence(self.right, self.asked, self.of, alpha)
 
     def new(self, alpha: float) -> RateEnds:
-        """Return the interval for new samples; alpha is the probability of an error."""
         counted = self.patients or self
         known = self.drawn or self.asked == self.of
         if self.fixed and self.asked == self.of:

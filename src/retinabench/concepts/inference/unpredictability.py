@@ -99,7 +99,6 @@ def bin_of(truth: int, prob: float) -> int:
 
 
 def outcomes(bins: NDArray[np.int64]) -> dict[str, int]:
-    """Return the counts of TN, FP, FN and TP from the (100,) counts of the bins."""
     return dict(zip(OUTCOMES, bins.reshape(4, 25).sum(axis=1).tolist(), strict=True))
 
 
@@ -166,7 +165,6 @@ class Performance:
 
 
 def posterior(counts: NDArray[np.int64]) -> Performance:
-    """Return the process given the (100,) counts of the bins."""
     found = Performance()
     for place in np.flatnonzero(counts).tolist():
         found.add(place)
@@ -223,7 +221,6 @@ class Unpredictable:
         return self._known[key]
 
     def draw(self, cell: tuple[int, int] | None, random: np.random.Generator) -> tuple[int, int, int]:
-        """Return the next question (sample, concept, truth)."""
         live, size = self._size[: self._used] > 0, self._size[: self._used]
         if cell is None:
             best = np.where(live, self._best[: self._used], NEVER)

@@ -26,7 +26,7 @@ from PIL import Image
 from scipy import ndimage
 
 from retinabench.core.random_streams import numpy_generator
-from retinabench.core.results import Document, JsonObject
+from retinabench.core.results import Document
 from retinabench.core.version import __version__
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.preprocessing.graham import field_circle
@@ -120,6 +120,7 @@ ALL = "all concepts"
 MARGIN = 0.006  # of the side: a lesion's soft border lies outside its mask
 GUARD = 0.01  # of the side: the halo of a lesion is no background either
 COVERED = 0.25  # a pixel belongs to a reduced mask from this share of the mask's pixels in it
+CONTROLS = 2  # shapes of a concept that are filled elsewhere in the same image
 INSIDE = 0.94  # of the radius of the field of view, in which controls lie: the rim is no background
 Pixels = NDArray[np.uint8]
 
@@ -135,7 +136,7 @@ class Variants:
     area: dict[str, float]
 
 
-def variants(images: ConceptImages, row: int, side: int, *, controls: int, seed: int) -> Variants:
+def variants(images: ConceptImages, row: int, side: int, *, seed: int) -> Variants:
     assert images.masks is not None
     original = images.image(row, side)
     masks = {name: _reduced(mask, side) for name, mask in zip(images.concepts, images.masks(row), strict=True)}
@@ -151,7 +152,7 @@ def variants(images: ConceptImages, row: int, side: int, *, controls: int, seed:
         filled[name] = fill(original, mask, background)
         area[name] = float(mask.sum() / field.sum())
         random = numpy_generator(seed, "control", str(images.sample_id[row]), name)
-        drawn = [moved(mask, background, random) for _ in range(controls)]
+        drawn = [moved(mask, background, random) for _ in range(CONTROLS)]
         elsewhere[name] = [fill(original, shape, background) for shape in drawn if shape is not None]
         if images.without is not None:
             rendered[name] = images.without(row, side, images.concepts if name == ALL else (name,))
@@ -178,7 +179,6 @@ def _field(image: Pixels) -> Mask:
 
 
 Floats = NDArray[np.float64]
-SCHEMA = "retinabench.occlusion/1"
 KINDS = ("occluded", "control", "difference", "rendered", "error")
 """Changes: with the concept filled, with the control filled, the first minus the second, with the concept left out of the
 drawing, and what filling changes beyond that."""
@@ -203,16 +203,13 @@ class Effect(Document):
 
 
 @dataclass(frozen=True)
-class ConceptFreeImages(Document):
-    """Images without any concept: their number and their mean P(referable), None where there are none."""
-
-    images: int
-    probability: float | None
-
-
-@dataclass(frozen=True)
 class Occlusion(Document):
-    """What the lesions of a bank contribute to a model's decision."""
+    """What the lesions of a bank contribute to a model's decision.
+
+    `reference` holds the number of images without any concept and their mean P(referable), None where there are none.
+    """
+
+    _schema = "retinabench.occlusion/1"
 
     bank: str
     drawn: bool
@@ -225,13 +222,10 @@ class Occlusion(Document):
     controls: int
     replicates: int
     seed: int
-    reference: ConceptFreeImages
+    reference: Mapping[str, float | None]
     effects: Sequence[Effect]
     notes: Sequence[str]
-
-    def to_dict(self) -> JsonObject:
-        """Return the content of `occlusion.json`."""
-        return {"schema": SCHEMA, **super().to_dict(), "version": __version__}
+    version: str = __version__
 
 
 @dataclass(frozen=True, eq=False)

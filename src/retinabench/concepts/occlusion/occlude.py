@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from retinabench.concepts.banks.definition import find_definition
-from retinabench.concepts.banks.open_bank import read_images
+from retinabench.concepts.banks.tables import read_images
 from retinabench.concepts.occlusion.effects import (
     ALL,
-    ConceptFreeImages,
+    CONTROLS,
     Effect,
     Floats,
     OccludedImage,
@@ -61,7 +61,6 @@ class Example:
 
 
 def write_page(found: Occlusion, examples: Sequence[Example], out: Path) -> Path:
-    """Write the page; the same arguments give the same bytes."""
     effects = found.effects
     signs = {one.concept: _quantity(one.probability["difference"]).sign() for one in effects}
     context = {
@@ -99,7 +98,6 @@ def _quantity(change: Interval) -> Quantity:
 
 @drawing()
 def _figure(effects: Sequence[Effect]) -> Panel:
-    """Draw the mean change of P(referable) of every concept, with intervals over patients."""
     rows = [
         (one.concept, [RateMark(HUES[hue], _quantity(one.probability[kind])) for kind, hue in SHOWN.items()])
         for one in effects
@@ -159,7 +157,6 @@ class OcclusionOptions:
     """Options of an occlusion."""
 
     images: int | None = None
-    controls: int = 2
     replicates: int = 2000
     seed: int = 0
     device: str = "auto"
@@ -168,7 +165,6 @@ class OcclusionOptions:
 
 
 def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: OcclusionOptions) -> Occlusion:
-    """Measure what the lesions of a bank contribute to a model's decision, and write all files."""
     definition = find_definition(bank)
     drawn = options.images if definition.synthetic else None
     images = read_images(definition, source, images=drawn, seed=options.seed, progress=options.progress)
@@ -185,7 +181,7 @@ def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: Oc
     found = Occlusion(
         bank=definition.title, drawn=definition.synthetic is not None, model=model.run.method.describe(),
         weights=model.weights, size=model.recipe.size, samples=int(model.run.method.samples), images=len(rows),
-        patients=len(set(images.patient_id[rows].tolist())), controls=options.controls, replicates=options.replicates,
+        patients=len(set(images.patient_id[rows].tolist())), controls=CONTROLS, replicates=options.replicates,
         seed=options.seed, reference=_reference(images, reference, model),
         effects=_effects(images.concepts, answered, options), notes=_notes(answered, learnt),
     )  # fmt: skip
@@ -214,10 +210,10 @@ def _answered(
     with options.progress.track("Occluding", len(rows), unit="images") as advance:
         for start in range(0, len(rows), AT_ONCE):
             some = [int(row) for row in rows[start : start + AT_ONCE]]
-            made = [variants(images, row, side, controls=options.controls, seed=options.seed) for row in some]
+            made = [variants(images, row, side, seed=options.seed) for row in some]
             original = _ask(model, [one.original for one in made])
             for concept in (*images.concepts, ALL):
-                asked = _versions(model, made, concept, options.controls)
+                asked = _versions(model, made, concept)
                 for place, (row, one) in enumerate(zip(some, made, strict=True)):
                     if concept not in one.filled:
                         continue
@@ -239,10 +235,10 @@ def _answered(
     return answered, [best[concept] for concept in (*images.concepts, ALL) if concept in best]
 
 
-def _versions(model: ExportedModel, made: list[Variants], concept: str, controls: int) -> dict[str, Floats]:
+def _versions(model: ExportedModel, made: list[Variants], concept: str) -> dict[str, Floats]:
     """Ask about one version of all images after the other; an image without the version is shown as it is."""
     versions = {"occluded": [one.filled.get(concept, one.original) for one in made]}
-    for k in range(controls):
+    for k in range(CONTROLS):
         drawn = [one.controls.get(concept, []) for one in made]
         versions[f"control {k}"] = [
             own[k] if k < len(own) else one.original for own, one in zip(drawn, made, strict=True)
@@ -300,7 +296,6 @@ def _side(recipe: Recipe) -> int:
 
 
 def _stronger(before: Example | None, answer: OccludedImage, one: Variants) -> Example:
-    """Return the example with the larger change of P(referable)."""
     change = float(answer.occluded[0] - answer.original[0])
     if before is not None and abs(before.change) >= abs(change):
         return before
@@ -322,13 +317,12 @@ def _effects(concepts: tuple[str, ...], answered: list[OccludedImage], options: 
     return found
 
 
-def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> ConceptFreeImages:
-    """Return the mean P(referable) of images without any concept."""
+def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> dict[str, float | None]:
     side, probs = _side(model.recipe), []
     for start in range(0, len(rows), AT_ONCE):
         some = [images.image(int(row), side) for row in rows[start : start + AT_ONCE]]
         probs.append(_ask(model, some)[:, 0])
-    return ConceptFreeImages(len(rows), float(np.concatenate(probs).mean()) if probs else None)
+    return {"images": len(rows), "probability": float(np.concatenate(probs).mean()) if probs else None}
 
 
 def _notes(answered: list[OccludedImage], learnt: int | None) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,46 +48,36 @@ from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import check
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
-from retinabench.core.results import JsonObject, json_content
+from retinabench.core.results import Document, JsonObject, json_content
 from retinabench.metrics.clinical.readers import BesideReaders
 
 SCHEMA = "retinabench.examination/2"
 RARE = 10  # positive or negative samples, below which a rate of the bank is hardly worth an interval
 
 
+class AnswerCurve(NamedTuple):
+    """The Gaussian process over the answers, on a grid (101,), and its uncertainty without and with the concept."""
+
+    grid: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    sd: NDArray[np.float64]
+    u_minus: float
+    u_plus: float
+    kernel: dict[str, float]
+
+
 @dataclass(frozen=True, eq=False)
-class ConceptResult:
+class ConceptResult(Document):
     """What the answers say of one concept."""
 
     counts: dict[str, int]
     bins: NDArray[np.int64]
-    performance: Performance
-    uncertainty: NDArray[np.float64]
+    answers: dict[str, list[float]]
+    gp: AnswerCurve
     sensitivity: Rate
     specificity: Rate
     accuracy: Rate
     auroc: AnswerRanking
-    answers: dict[str, list[float]]
-
-    def to_dict(self) -> JsonObject:
-        u_minus, u_plus = self.uncertainty.tolist()
-        return {
-            "counts": self.counts,
-            "bins": self.bins.tolist(),
-            "answers": self.answers,
-            "gp": {
-                "grid": GRID.tolist(),
-                "mean": self.performance.mean().tolist(),
-                "sd": np.sqrt(self.performance.variance()).tolist(),
-                "u_minus": u_minus,
-                "u_plus": u_plus,
-                "kernel": {"signal": SIGNAL, "noise": NOISE, "length": LENGTH},
-            },
-            "sensitivity": self.sensitivity.to_dict(),
-            "specificity": self.specificity.to_dict(),
-            "accuracy": self.accuracy.to_dict(),
-            "auroc": self.auroc._asdict(),
-        }
 
 
 @dataclass(frozen=True)
@@ -160,7 +150,6 @@ class Examination:
 
     @cached_property
     def answered(self) -> Answered:
-        """The answers by cell, as rates and rankings count them."""
         return Answered(self.bank, self.record, self.seed, self.companion_valid, self.fixed)
 
     @cached_property
@@ -174,14 +163,14 @@ class Examination:
 
     def _result(self, place: int) -> ConceptResult:
         bins = self.bins[place]
-        counts = outcomes(bins)
-        model = posterior(bins)
+        model, kernel = posterior(bins), {"signal": SIGNAL, "noise": NOISE, "length": LENGTH}
+        curve = AnswerCurve(
+            GRID, model.mean(), np.sqrt(model.variance()), *model.uncertainty(self.reading).tolist(), kernel
+        )
         without, having = (self.answered.cell(place, sign) for sign in (0, 1))
         return ConceptResult(
-            counts=counts, bins=bins, performance=model, uncertainty=model.uncertainty(self.reading),
-            sensitivity=rate(having, self.rates), specificity=rate(without, self.rates),
-            accuracy=accuracy((without, having)), auroc=self.answered.ranking(place),
-            answers=self.record.answers(place),
+            outcomes(bins), bins, self.record.answers(place), curve, rate(having, self.rates), rate(without, self.rates),
+            accuracy((without, having)), self.answered.ranking(place),
         )  # fmt: skip
 
     def to_dict(self) -> JsonObject:
@@ -222,7 +211,6 @@ class Examination:
 
     @property
     def notes(self) -> list[str]:
-        """Limits of the numbers, as sentences."""
         return [*self._validity_notes(), *self._reader_notes(), *self._bank_notes(), *self._claim_notes()]
 
     def _validity_notes(self) -> list[str]:

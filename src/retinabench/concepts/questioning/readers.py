@@ -93,7 +93,6 @@ class Strata:
         return sum(share * cell.right / cell.asked for share, cell in self.cells)
 
     def bank(self, alpha: float) -> RateEnds:
-        """Return the interval for this bank; alpha is the probability of an error."""
         if not self.samples:
             return ANYTHING
         ends = [cell.bank(alpha / len(self.cells)) for _, cell in self.cells]
@@ -227,8 +226,6 @@ def _range(against: Mapping[str, Rate], readers: tuple[str, ...]) -> RateEnds | 
 
 
 def _widened(one: ConceptResult, errors: dict[str, PanelError], rates: int) -> ConceptResult:
-    """Let the intervals of a concept hold what another panel would say."""
-
     def wider(rate: Rate, error: PanelError) -> Rate:
         if rate.low is None or rate.high is None:
             return rate

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.questioning.transcript import Record
 from retinabench.core.errors import InputError
-from retinabench.core.results import Document, JsonObject, json_content, vars_of
+from retinabench.core.results import Document, vars_of
 from retinabench.metrics.clinical.thresholds import FrozenThreshold
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
@@ -97,15 +97,14 @@ class Named(Document):
 
 
 @dataclass(frozen=True)
-class AnyConcept:
+class AnyConcept(Document):
     """Images about whose concepts all was asked: their number, and the shares with a yes to any, for all and by grade."""
+
+    _inline = ("overall",)
 
     images: int
     overall: Named
     grades: Mapping[str, Named]
-
-    def to_dict(self) -> JsonObject:
-        return {"images": self.images, **self.overall.to_dict(), "grades": json_content(self.grades)}
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,6 @@ def decisions(bank: Bank, predictions: Predictions, threshold: FrozenThreshold) 
 
 
 def agreement(bank: Bank, record: Record, decided: Decisions) -> Agreement:
-    """Compare the answers of an examination with the main decision."""
     concepts, said = {}, np.zeros(bank.truth.shape, np.int8)
     for place, name in enumerate(bank.concepts):
         sample, truth, _ = record.about(place)

@@ -70,7 +70,6 @@ class ExaminationState:
 
 
 def in_proportion(state: ExaminationState, random: np.random.Generator) -> Cell:
-    """Return a cell with probability proportional to the questions left in it: all questions are equally likely."""
     ends = state.left.ravel().cumsum()
     return _cell(int(ends.searchsorted(random.integers(ends[-1]), side="right")))
 
@@ -88,7 +87,6 @@ def most_uncertain(state: ExaminationState, random: np.random.Generator) -> Cell
 
 
 def fewest_asked(state: ExaminationState, random: np.random.Generator) -> Cell:
-    """Return a non-empty cell of which the fewest samples were asked about."""
     return _largest(np.where(state.left > 0, -state.asked, -np.inf).astype(np.float64), random)
 
 
@@ -98,7 +96,6 @@ def least_precise(state: ExaminationState, random: np.random.Generator) -> Cell:
 
 
 def claimed(state: ExaminationState, random: np.random.Generator) -> Cell:
-    """Return the least precise cell among those of undecided claims."""
     wanted = np.zeros(state.asked.shape, bool)
     for claim in state.claims:
         wanted[claim.concept, claim.truth] |= claim.open
@@ -173,7 +170,6 @@ ADMISSIBLE = "+admissible"  # after the name of a strategy that draws samples at
 
 
 def find_strategy(name: str) -> Strategy:
-    """Return the strategy of this name; raise `InputError` with the nearest one if there is none."""
     plain = name.removesuffix(ADMISSIBLE)
     found = STRATEGIES.get(plain)
     if found is None or (name != plain and not found.companion_valid):

@@ -73,7 +73,6 @@ class Record:
         return sample, truth, np.asarray(self.prob, np.float64)[mine]
 
     def answers(self, concept: int) -> dict[str, list[float]]:
-        """Return P(yes) about the samples ``without`` a concept and about those ``with`` it."""
         _, truth, prob = self.about(concept)
         return {"without": prob[truth == 0].tolist(), "with": prob[truth == 1].tolist()}
 
@@ -100,7 +99,6 @@ class Answered:
         return CellAnswers(int(right.sum()), len(sample), int(member.sum()), self._drawn, patients, self._fixed)
 
     def ranking(self, concept: int) -> AnswerRanking:
-        """Return how well the answers about a concept rank the samples."""
         sample, truth, prob = self._record.about(concept)
         order = np.argsort(sample)  # sums do not depend on the order of the questions
         sample, truth, prob = sample[order], truth[order], prob[order]
@@ -111,7 +109,6 @@ class Answered:
         return found if self._drawn else found._replace(**ANYTHING._asdict())
 
     def _patients_of(self, concept: int) -> list[int]:
-        """Return the numbers of patients without and with a concept in the bank."""
         if self._bank.patient is None:
             return [int(count) for count in self._bank.cells[concept]]
         truth = np.asarray(self._bank.truth[:, concept])
@@ -267,7 +264,6 @@ def _unanswered(content: bytes, header: Mapping[str, object]) -> bool:
 
 
 def seed_of(bank: str, nonce: str) -> int:
-    """Return the seed that follows from the hash of a bank and the auditor's nonce."""
     return int(hashlib.sha256(f"{bank} {nonce}".encode()).hexdigest()[:8], 16) >> 1  # 31 bits: an option may name it
 
 
@@ -284,7 +280,6 @@ class Registration:
     claims: list[Claim]
 
     def header(self, **fixed: Any) -> JsonObject:
-        """Return the first line of the transcript, with what else determines the questions."""
         return {"schema": self.schema, **fixed, "strategy": self.strategy, "claims": self.texts}
 
 

@@ -44,7 +44,7 @@ HEIGHT = 270
 def performance_panel(concept: ConceptResult) -> Figure:
     """Draw the Gaussian process of one concept over its four regions: mean, band of 2 std, observed counts; nothing below 0."""
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    bins, mean, sd = concept.bins, concept.performance.mean(), np.sqrt(concept.performance.variance())
+    bins, mean, sd = concept.bins, concept.gp.mean, concept.gp.sd
     top = max(float(bins.max()), float((mean + 2 * sd).max()), 1.0)
     for number, (name, color) in enumerate(REGIONS):
         axes.axvspan(number / 4, (number + 1) / 4, color=color, alpha=0.07, linewidth=0)
@@ -78,7 +78,6 @@ def interval_panel(
     middle: float = 0.5,
     limits: tuple[float, float] | None = (-0.01, 1.01),
 ) -> Figure:
-    """Draw the quantities of every concept, such as sensitivity and specificity, as dots with their intervals."""
     several = max((len(marks) for _, marks in rows), default=1)
     figure, [[axes]] = canvas(WIDTH, 56 + (24 + 8 * several) * len(rows))
     for number, (_, marks) in enumerate(rows):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -79,7 +79,6 @@ def _of_text(text: str) -> tuple[str, str, str, Any]:
 
 
 def _of_file(path: Path) -> Iterator[tuple[str, str, str, Any]]:
-    """What a file states, as `_of_text`."""
     for concept, goals in read_toml(path).items():
         if not isinstance(goals, Mapping):
             raise InputError(
@@ -193,7 +192,6 @@ class ExaminationReport:
 
     @cached_property
     def rates(self) -> Sequence[tuple[ConceptRate, ConceptRate]]:
-        """Sensitivity and specificity of every concept."""
         return [
             (self._rate(place, name, "sensitivity"), self._rate(place, name, "specificity"))
             for place, name in enumerate(self.examination.bank.concepts)
@@ -221,11 +219,9 @@ class ExaminationReport:
 
     @property
     def judged(self) -> Sequence[ConceptRate]:
-        """The rates that are shown to reach or to miss their goals."""
         return [rate for rate in self.every_rate if rate.standing in ("met", "missed")]
 
     def to_dict(self) -> JsonObject:
-        """Return the content of `examination.json`: the examination, and per judged rate what was found."""
         content = self.examination.to_dict()
         content["goals"] = self.goals
         content["findings"] = [
@@ -276,7 +272,6 @@ def ranks_better_than_chance(answers: Mapping[str, Sequence[float]]) -> bool:
 
 
 def _arrays(answers: Mapping[str, Sequence[float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The answers about samples without the concept and about those with it."""
     without, having = (np.asarray(answers[kind], np.float64) for kind in ("without", "with"))
     return without, having
 
@@ -320,7 +315,6 @@ def short_decimal(below: float, at_most: float) -> str:
 
 
 def readers_tables(readers: Readers) -> list[Table]:
-    """Return the rates against every possible truth, a table for sensitivity and one for specificity."""
     concepts = readers.concepts
     tables = []
     for measure in ("sensitivity", "specificity"):
@@ -351,7 +345,6 @@ def _gap(one: BesideReaders) -> Cell:
 
 
 def beside_lines(readers: Readers) -> list[str]:
-    """Return a line for every concept about which the model is compared with the readers."""
     told = {name: one.beside for name, one in readers.concepts.items() if one.beside}
     width = max(map(len, told), default=0)
     lines = []
@@ -433,49 +426,13 @@ def _cell(share: Interval) -> Cell:
     return Cell.number(share.value, share.low, share.high, form=PERCENT, why=why)
 
 
-@dataclass(frozen=True)
-class Recognition:
-    """The concepts by what their answers show: see `recognition`; `unknown` where a kind of sample was not asked."""
-
-    recognised: Sequence[str]
-    open: Sequence[str]
-    reversed: Sequence[str]
-    unknown: Sequence[str]
-
-
-@dataclass(frozen=True)
-class MissedGoal:
-    """A rate below its goal."""
-
-    rate: ConceptRate  # the rate
-    only_answer: str  # "yes" or "no" where every answer about the concept was the same, else ""
-
-
-@dataclass(frozen=True)
-class ScarceSamples:
-    """Concepts with too few samples of a kind to show a good model to be good: `needed` right answers would be the least."""
-
-    measure: str
-    goal: float
-    needed: int
-    rates: Sequence[ConceptRate]
-
-
-@dataclass(frozen=True)
-class Entangled:
-    """Concepts that nearly always occur together; pairs of them differ in at most `most` samples."""
-
-    names: Sequence[str]
-    most: int
-
-
-def recognised(report: ExaminationReport) -> Recognition:
-    """Return the concepts by what their answers show."""
+def recognised(report: ExaminationReport) -> dict[str, list[str]]:
+    """Return the concepts by what their answers show (`recognition`); `unknown` where a kind of sample was not asked."""
     names: dict[str, list[str]] = {"recognised": [], "open": [], "reversed": [], "unknown": []}
     for pair in report.rates:
         seen = all(rate.asked for rate in pair)
         names[recognition(*pair) if seen else "unknown"].append(pair[0].concept)
-    return Recognition(**names)
+    return names
 
 
 @dataclass(frozen=True)
@@ -500,7 +457,6 @@ class ClaimVerdict:
 
 
 def claim_verdicts(report: ExaminationReport) -> list[ClaimVerdict]:
-    """Return the registered claims with the rates that they are about."""
     stated = [claim for claim in report.examination.claims if claim.registered]
     new = {(claim.concept, claim.truth) for claim in stated if claim.new}
     return [
@@ -509,31 +465,35 @@ def claim_verdicts(report: ExaminationReport) -> list[ClaimVerdict]:
     ]
 
 
-def missed_goals(report: ExaminationReport) -> list[MissedGoal]:
-    """Return the rates that are shown to be below their goals."""
+def missed_goals(report: ExaminationReport) -> list[tuple[ConceptRate, str]]:
+    """Return the rates that are shown to be below their goals, with "yes" or "no" where every answer about the concept was the same."""
     missed = []
     for rate in report.judged:
         if rate.standing == "missed":
             counts = report.examination[rate.concept].counts
             said = {"yes": counts["tp"] + counts["fp"], "no": counts["tn"] + counts["fn"]}
             given = [answer for answer, count in said.items() if count]
-            missed.append(MissedGoal(rate, given[0] if len(given) == 1 else ""))
+            missed.append((rate, given[0] if len(given) == 1 else ""))
     return missed
 
 
-def scarce_samples(report: ExaminationReport) -> list[ScarceSamples]:
-    """Return the kinds of samples of which there are too few, whatever the model, by measure and goal."""
+def by_goal(rates: Iterable[ConceptRate]) -> dict[tuple[str, float], list[ConceptRate]]:
+    """Return the rates that have a goal by measure and goal."""
     groups: dict[tuple[str, float], list[ConceptRate]] = {}
-    for rate in report.every_rate:
+    for rate in rates:
         if rate.goal is not None:
             groups.setdefault((rate.measure, rate.goal), []).append(rate)
+    return groups
+
+
+def scarce_samples(report: ExaminationReport) -> list[tuple[int, list[ConceptRate]]]:
+    """Return the rates with too few samples to show a good model to be good, by measure and goal, behind the least number of right answers."""
     scarce = []
-    for (measure, goal), judged in groups.items():
+    for (_, goal), judged in sorted(by_goal(report.every_rate).items()):
         least = needed(goal, ALPHA / report.examination.rates)
-        few = [rate for rate in judged if rate.available < least]
-        if few:
-            scarce.append(ScarceSamples(measure, goal, least, few))
-    return sorted(scarce, key=lambda one: (one.measure, one.goal))
+        if few := [rate for rate in judged if rate.available < least]:
+            scarce.append((least, few))
+    return scarce
 
 
 def exhausted(report: ExaminationReport) -> list[ConceptRate]:
@@ -542,12 +502,12 @@ def exhausted(report: ExaminationReport) -> list[ConceptRate]:
 
 
 def _not_scarce(report: ExaminationReport) -> list[ConceptRate]:
-    scarce = [rate for few in scarce_samples(report) for rate in few.rates]
+    scarce = [rate for _, few in scarce_samples(report) for rate in few]
     return [rate for rate in report.every_rate if rate not in scarce]
 
 
-def entangled(report: ExaminationReport) -> list[Entangled]:
-    """Return the groups of concepts that nearly always occur together (`together`), pairs joined into groups."""
+def entangled(report: ExaminationReport) -> list[tuple[list[str], int]]:
+    """Return the groups of concepts that nearly always occur together (`together`), and in how many samples pairs of each differ at most."""
     groups: list[tuple[set[str], int]] = []
     for pair in report.together:
         joined, most = set(pair.concepts), pair.one
@@ -556,7 +516,7 @@ def entangled(report: ExaminationReport) -> list[Entangled]:
             joined, most = joined | group[0], max(most, group[1])
         groups.append((joined, most))
     names = report.examination.bank.concepts
-    return [Entangled([name for name in names if name in joined], most) for joined, most in groups]
+    return [([name for name in names if name in joined], most) for joined, most in groups]
 
 
 def left_open(report: ExaminationReport) -> list[ConceptRate]:

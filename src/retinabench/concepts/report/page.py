@@ -5,16 +5,15 @@ The sentences are in `templates/examination.html.j2`; `findings.py` computes wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from retinabench.concepts.inference.rates import ALPHA, Rate
-from retinabench.concepts.inference.unpredictability import AnswerRanking
 from retinabench.concepts.questioning.examination import Readers
 from retinabench.concepts.report import figures
 from retinabench.concepts.report.findings import (
     ConceptRate,
     ExaminationReport,
+    by_goal,
     claim_verdicts,
     cut_offs,
     entangled,
@@ -41,7 +40,6 @@ CONTENTS = (
 
 
 def write_report(report: ExaminationReport, out: Path) -> Path:
-    """Write the page of an examination; the same arguments give the same bytes."""
     write_bytes(out / "index.html", render(report).encode())
     return out / "index.html"
 
@@ -61,13 +59,13 @@ def render(report: ExaminationReport) -> str:
         "recognition": recognised(report),
         "missed": missed_goals(report),
         "met": [rate for rate in report.judged if rate.standing == "met"],
-        "open_goals": _by_goal(rate for rate in report.every_rate if rate.standing == "open"),
+        "open_goals": by_goal(rate for rate in report.every_rate if rate.standing == "open"),
         "beside": _beside(found.readers) if found.readers else {},
         "verdicts": claim_verdicts(report),
         "scarce": scarce_samples(report),
         "entangled": entangled(report),
         "open": left_open(report),
-        "exhausted": _by_goal(exhausted(report)),
+        "exhausted": by_goal(exhausted(report)),
         "panel": found.readers is not None and found.readers.panel,
         "joint": found.readers is not None and found.readers.joint,
         "confidence": 1 - ALPHA,
@@ -85,15 +83,6 @@ def render(report: ExaminationReport) -> str:
         (anchor, label) for anchor, label in CONTENTS if {"readers": readers, "referral": referral}.get(anchor, True)
     ]
     return pages.render("examination.html.j2", {**context, "contents": contents}, package="retinabench.concepts.report")
-
-
-def _by_goal(rates: Iterable[ConceptRate]) -> dict[tuple[str, float], list[ConceptRate]]:
-    """Return the rates by measure and goal."""
-    groups: dict[tuple[str, float], list[ConceptRate]] = {}
-    for rate in rates:
-        assert rate.goal is not None
-        groups.setdefault((rate.measure, rate.goal), []).append(rate)
-    return groups
 
 
 def _beside(readers: Readers) -> dict[str, list[str]]:
@@ -137,28 +126,22 @@ def _performance_figures(report: ExaminationReport) -> list[Panel]:
             title=f"Answers about {concept}",
             description=", ".join(f"{counts[key]} {key.upper()}" for key in counts),
         )  # fmt: skip
-        without, having = one.uncertainty.tolist()
-        caption = f"uncertainty: {plain(without)} without, {plain(having)} with"
+        caption = f"uncertainty: {plain(one.gp.u_minus)} without, {plain(one.gp.u_plus)} with"
         panels.append(Panel(concept, svg, caption))
     return panels
 
 
 def _companion_table(report: ExaminationReport) -> Table:
-    columns = [
-        Column("Sensitivity, this bank"),
-        Column("Sensitivity, new samples"),
-        Column("Specificity, this bank"),
-        Column("Specificity, new samples"),
-        Column("Accuracy, this bank"),
-        Column("AUROC, new samples"),
-    ]
+    rates = [f"{rate}, {of}" for rate in ("Sensitivity", "Specificity") for of in ("this bank", "new samples")]
+    columns = [Column(head) for head in (*rates, "Accuracy, this bank", "AUROC, new samples")]
     rows = []
     for pair in report.rates:
         one = report.examination[pair[0].concept]
         cells = []
         for rate, whole in zip(pair, (one.sensitivity, one.specificity), strict=True):
             cells += [_bank_cell(whole), _new_cell(rate)]
-        rows.append(Row(pair[0].concept, [*cells, _bank_cell(one.accuracy), _ranking_cell(one.auroc)]))
+        ranking = UNDEFINED if one.auroc.value is None else Cell.number(*one.auroc[:3], form=TWO_DIGITS)
+        rows.append(Row(pair[0].concept, [*cells, _bank_cell(one.accuracy), ranking]))
     return Table.of("Rates and their 95 % intervals, per sample", columns, rows, row_header="Concept")
 
 
@@ -175,12 +158,6 @@ def _bank_cell(rate: Rate) -> Cell:
     if rate.low == rate.high:  # the rate of the bank is known: it has no interval
         return Cell.number(rate.value, form=PERCENT, below="all asked")
     return Cell.number(rate.value, rate.low, rate.high, form=PERCENT)
-
-
-def _ranking_cell(one: AnswerRanking) -> Cell:
-    if one.value is None:
-        return UNDEFINED
-    return Cell.number(one.value, one.low, one.high, form=TWO_DIGITS)
 
 
 def _counts_table(report: ExaminationReport) -> Table:

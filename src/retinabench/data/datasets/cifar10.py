@@ -33,7 +33,6 @@ HINT = (
 
 
 def read(source: Path | None) -> ArrayDataset:
-    """Read both collections below `source`, with the splits ``train`` and ``test``."""
     if source is None:
         raise InputError("the data of 'cifar10' do not come with the package", hint=HINT)
     folder = source / "cifar-10-batches-bin"

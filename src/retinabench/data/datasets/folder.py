@@ -72,7 +72,6 @@ def records(
     labels: str | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> Records:
-    """Read the CSV and find the images."""
     columns = columns or {}
     for role in columns:
         if role not in ROLES:

@@ -49,7 +49,6 @@ Row = tuple[str, str, int, str, str]  # name, split, grade, file, SHA-256 of the
 
 
 def records(source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
-    """Read the official split of 413 and 103 images."""
     files = open_files(source)
     rows = _compact(files) if "labels.csv" in files else _official(files)
     name, of_split, grade, path, sums = zip(*rows, strict=True)

@@ -23,7 +23,6 @@ Two layouts are read:
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +32,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from retinabench.core.errors import InputError
+from retinabench.data.archives import Files
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.datasets import idrid
+from retinabench.data.labels import read_table, word_of
 from retinabench.data.preprocessing.graham import square_box, square_image, square_mask
 from retinabench.data.preprocessing.preprocess import decode
 
@@ -78,24 +79,19 @@ def read(source: Path) -> ConceptImages:
 
 
 def _compact(source: Path) -> Iterator[_Sample]:
-    file = source / "concepts.csv"
-    with open(file, newline="", encoding="utf-8-sig") as handle:
-        reader = csv.DictReader(handle)
-        for column in ("file", *KINDS):
-            if column not in (reader.fieldnames or ()):
-                raise InputError("is missing", file=file, column=column)
-        for number, row in enumerate(reader, start=1):
-            image = source / "images" / row["file"]
-            if not image.is_file():
-                raise InputError(f"its image {image} is missing", file=file, row=number)
-            for kind in KINDS:
-                if row[kind] not in ("0", "1"):
-                    raise InputError(f"is '{row[kind]}', not 0 or 1", file=file, row=number, column=kind)
-            masks = {k: image.with_name(f"{image.stem}_{k}.jpg") for k in KINDS if row[k] == "1"}
-            for kind, mask in masks.items():
-                if not mask.is_file():
-                    raise InputError(f"its mask {mask} is missing", file=file, row=number, column=kind)
-            yield _Sample(image.stem, image, tuple(k in masks for k in KINDS), masks)
+    files, table = Files(source), "concepts.csv"
+    where = files.where(table)
+    for row in read_table(files, table, ("file", *KINDS)):
+        number, cells = row
+        image = source / "images" / cells["file"]
+        if not image.is_file():
+            raise InputError(f"its image {image} is missing", file=where, row=number)
+        present = [kind for kind in KINDS if word_of(row, kind, where, ("0", "1")) == "1"]
+        masks = {kind: image.with_name(f"{image.stem}_{kind}.jpg") for kind in present}
+        for kind, mask in masks.items():
+            if not mask.is_file():
+                raise InputError(f"its mask {mask} is missing", file=where, row=number, column=kind)
+        yield _Sample(image.stem, image, tuple(kind in masks for kind in KINDS), masks)
 
 
 def _official(source: Path) -> Iterator[_Sample]:
@@ -143,10 +139,4 @@ def _masks(image: _Sample) -> NDArray[np.bool_]:
 
 
 def _open(file: Path) -> Image.Image:
-    try:
-        data = file.read_bytes()
-    except FileNotFoundError:
-        raise InputError("does not exist", file=file) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=file) from None
-    return decode(data, str(file))
+    return decode(Files(file.parent).read(file.name), str(file))

@@ -89,7 +89,6 @@ def encoded(source: str, root: Path | None) -> Encoded:
 
 
 def stamp_of(source: str, root: Path | None) -> str:
-    """Return the stamp of the file that holds the image `source`."""
     return stamp(_place(source, root)[0])
 
 

@@ -38,7 +38,6 @@ MOST_IMAGES = 1_000_000
 def records(
     source: Path | None, images: int = 3200, seed: int = 0, *, counts: Sequence[int] = (), survey: Survey | None = None
 ) -> Records:
-    """Return the records of a study; its images are drawn later."""
     if source is not None:
         raise InputError("synthetic retinas are drawn, not read", hint="Leave --source out.")
     if images < 32:

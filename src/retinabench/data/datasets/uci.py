@@ -76,7 +76,6 @@ class Regression:
 
 
 def known_set(name: str) -> Protocol:
-    """Return the protocol of a set, or raise `InputError` with the nearest name."""
     if name not in SETS:
         raise InputError(f"unknown UCI set '{name}'", hint=nearest(name, SETS))
     return SETS[name]

@@ -114,7 +114,6 @@ def truth_of(name: str) -> BenchmarkTruth:
 
 
 def lines_sha256(lines: Iterable[str]) -> str:
-    """Return the SHA-256 of lines, each with its line end."""
     digest = hashlib.sha256()
     for line in lines:
         digest.update(f"{line}\n".encode())
@@ -122,5 +121,4 @@ def lines_sha256(lines: Iterable[str]) -> str:
 
 
 def listing_sha256(image_ids: Iterable[str], sha256: Iterable[str]) -> str:
-    """Return the SHA-256 of a benchmark's images."""
     return lines_sha256(f"{name} {digest}" for name, digest in sorted(zip(image_ids, sha256, strict=True)))

@@ -43,7 +43,6 @@ def draw_benchmark(
 
 
 def image_hashes(benchmark: FrozenBenchmark, data: Prepared) -> dict[str, str]:
-    """Return the SHA-256 of every image by its id."""
     if benchmark.hash_of == "files":
         files = data.files
         return dict(zip(files["image_id"].to_pylist(), files["sha256"].to_pylist(), strict=True))
@@ -57,7 +56,6 @@ def image_hashes(benchmark: FrozenBenchmark, data: Prepared) -> dict[str, str]:
 
 
 def check_images(benchmark: FrozenBenchmark, data: Prepared) -> None:
-    """Compare truth and hash of every image of a prepared folder with a benchmark."""
     truth, hashes = truth_of(benchmark.name), image_hashes(benchmark, data)
     names = truth.image_id.tolist()
     if lacking := [name for name in names if name not in hashes]:

@@ -91,7 +91,6 @@ def corrupt(image: Pixels, corruption: Corruption | None, image_id: str) -> Pixe
 
 
 def add_noise(image: Pixels, std: float, generator: np.random.Generator) -> Pixels:
-    """Add independent Gaussian noise to every value of an image."""
     return to_bytes(image + generator.normal(0, std, image.shape))
 
 
@@ -109,7 +108,6 @@ def specks_shadow(x: Floats, y: Floats, place: Floats, sigma: Floats, depth: Flo
 
 
 def to_bytes(values: NDArray[np.floating]) -> Pixels:
-    """Round to whole grey levels 0 … 255."""
     levels: Pixels = np.clip(np.rint(values), 0, 255).astype(np.uint8)
     return levels
 

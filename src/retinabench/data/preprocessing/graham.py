@@ -414,7 +414,6 @@ def mask_and_crop(image: Pixels, radius: int = RADIUS) -> Pixels:
 
 
 def recompress(image: Pixels) -> Pixels:
-    """Encode as a JPEG of quality 72, and decode."""
     sink = io.BytesIO()
     Image.fromarray(image).save(sink, "JPEG", quality=QUALITY)
     return np.asarray(Image.open(sink))

@@ -262,7 +262,6 @@ def disc_cover(raster: Raster, eye: Eye, rows: slice, columns: slice, share: flo
 
 
 def _paint_disc(raster: Raster, eye: Eye, retina: Floats) -> None:
-    """Paint rim and cup over the background, and the pigment ring around them."""
     window = raster.window((eye.disc[0], eye.disc[1]), 1.5 * eye.disc_radius)
     if window is None:
         return

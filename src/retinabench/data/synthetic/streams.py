@@ -20,6 +20,5 @@ _STREAMS = (
 
 
 def stream(name: str, seed: int, population: str, number: int) -> np.random.Generator:
-    """Return the generator of stream `name` for a patient or image of a population."""
     key = (seed, POPULATIONS.index(population), number, _STREAMS.index(name))
     return np.random.default_rng(key)

@@ -50,7 +50,6 @@ class LocalEngine:
     readers: int | None = None
 
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """Yield the outcome of every job exactly once, as they end."""
         return compute(jobs, lambda: contextlib.closing(Pool(self)), self.attempts, self.progress)
 
 
@@ -75,11 +74,9 @@ class Pool:
     _idle: list[_Child] = field(default_factory=list)
 
     def room(self) -> int:
-        """Return how many places are free."""
         return self.engine.places - len(self._busy)
 
     def start(self, job: ScheduledJob, number: int) -> None:
-        """Give a job to an idle process, or to a new one."""
         child = self._idle.pop() if self._idle else self._spawn(job)
         child.job, child.began, child.killed_for_memory = job, time.perf_counter(), _killed_for_memory()
         self._busy[child.connection] = child
@@ -91,7 +88,6 @@ class Pool:
             )
 
     def ended(self) -> list[tuple[ScheduledJob, JobResult]]:
-        """Wait until a job has ended; return all that have."""
         ready = wait(list(self._busy))
         return [self._end(child) for connection, child in list(self._busy.items()) if connection in ready]
 

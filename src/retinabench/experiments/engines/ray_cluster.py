@@ -33,9 +33,7 @@ from retinabench.experiments.engines.worker import JobRequest, execute_request, 
 
 LEFT = "last.pt"  # the state from which a training is continued; a finished run needs none
 DONE = "done"
-MOST_LOG = (
-    50_000  # bytes of a log that travel with a result: what Ray sends in a message, and not through its object store
-)
+MOST_LOG = 50_000  # bytes of a log that travel with a result: Ray sends as many in a message, without its object store
 
 
 class Storage:
@@ -47,12 +45,10 @@ class Storage:
         self._files, self._root = fsspec.core.url_to_fs(url)
 
     def has(self, name: str) -> bool:
-        """Say whether the run `name` is there, whole."""
         self._files.invalidate_cache()  # others store, too
         return bool(self._files.exists(self._path(name, DONE)))
 
     def put(self, folder: Path) -> None:
-        """Store a finished run, unless it is there."""
         if self.has(folder.name):
             return
         self._files.makedirs(self._path(folder.name), exist_ok=True)
@@ -65,7 +61,6 @@ class Storage:
                 shutil.copyfileobj(source, sink, 2**20)
 
     def get(self, folder: Path) -> None:
-        """Bring the run of that name into `folder`."""
         self._files.invalidate_cache()
         found = self._files.ls(self._path(folder.name), detail=False)
         for name in sorted({PurePosixPath(path).name for path in found} - {DONE}):
@@ -101,7 +96,6 @@ def checked_url(url: str) -> str:
 
 
 def end_of(log: Path) -> bytes:
-    """Return the last `MOST_LOG` bytes of a log, from the beginning of a line."""
     with open(check_file(log), "rb") as file:
         cut = file.seek(0, os.SEEK_END) > MOST_LOG
         file.seek(-MOST_LOG if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
@@ -156,7 +150,6 @@ class RayEngine:
     readers: int | None = None
 
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """Yield the outcome of every job exactly once, as they end."""
         return compute(jobs, lambda: contextlib.closing(Cluster(self)), self.attempts, self.progress)
 
 
@@ -185,7 +178,6 @@ class Cluster:
         self._watcher.start()
 
     def room(self) -> int:
-        """Return how many more jobs Ray is to have now."""
         return (self._engine.parallel or max(1, AHEAD * self._slots)) - len(self._given)
 
     def start(self, job: ScheduledJob, number: int) -> None:
@@ -199,7 +191,6 @@ class Cluster:
         self._given[given] = job, time.monotonic()
 
     def ended(self) -> list[tuple[ScheduledJob, JobResult]]:
-        """Wait until a job has ended; return all that have."""
         ready: list[Any] = []
         while not ready:
             given = list(self._given)
@@ -236,7 +227,6 @@ class Cluster:
         return job, self._collect(job, *ended) if self._storage else self._shared(job, ended)
 
     def _collect(self, job: ScheduledJob, ended: JobResult, log: bytes) -> JobResult:
-        """Bring a finished run out of the storage, or the log of one that failed."""
         assert self._storage is not None
         if ended.state == "done":
             try:
@@ -279,7 +269,6 @@ class Cluster:
                     self._heard, self._slots = time.monotonic(), self._count_slots()
 
     def _count_slots(self) -> int:
-        """Return how many runs fit on the nodes that are alive."""
         needs = {"CPU": self._engine.cpus, "GPU": self._gpus}
         alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         return sum(min(int(has.get(what, 0) / need + 1e-9) for what, need in needs.items() if need) for has in alive)
@@ -300,7 +289,6 @@ def ray_engine(**options: Any) -> RayEngine:
 
 
 def import_ray() -> ModuleType:
-    """Return the package ray; raise `InputError` where it is not installed."""
     try:
         import ray
     except ImportError:
@@ -335,12 +323,10 @@ def connect(ray: ModuleType, address: str | None) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of what Ray says."""
     return printable(str(error).strip().partition("\n")[0], 300).rstrip(".")
 
 
 def listens(address: str) -> bool:
-    """Say whether something answers at HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()

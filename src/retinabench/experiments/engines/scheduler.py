@@ -67,7 +67,6 @@ class ScheduledJob:
 
     @property
     def done(self) -> bool:
-        """Whether the folder holds a finished run."""
         return (self.folder / "done").is_file()
 
     @property

@@ -68,7 +68,6 @@ def in_ranks(work: Callable[[Request], None], request: Request, count: int) -> N
 
 
 def _check(connection: Connection, process: BaseProcess) -> None:
-    """Raise what ended a process, unless it is done."""
     state: State = "failed"
     try:
         state, message = connection.recv()

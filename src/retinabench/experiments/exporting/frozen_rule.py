@@ -34,8 +34,6 @@ class AttachedRule:
 
 
 def read_rule(folder: Path) -> AttachedRule | None:
-    """Read the rule of an exported model, None where none is attached."""
-
     def validate(content: object) -> AttachedRule:
         found = validated(content)
         rule = found.rule()

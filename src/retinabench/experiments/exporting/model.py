@@ -257,7 +257,6 @@ PACKAGE = "retinabench.experiments.exporting"
 
 
 def export_run(folder: Path, out: Path, network: str | None = None, *, scores: bool = True) -> Path:
-    """Write a finished run as a model that travels."""
     finished = finished_run(folder, network)
     run, inputs = finished.run, finished.described()
     if inputs.of_table:
@@ -330,7 +329,6 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _card(run: Run, inputs: TrainedInputs, recipe: Recipe, folder: Path | None) -> str:
-    """The model card, with the scores of the run in `folder`."""
     found = (
         {} if folder is None else score(read_predictions(folder / FILE), bootstrap=CARD_REPLICATES, seed=run.seed).sets
     )

@@ -72,7 +72,6 @@ class ModelAbout:
 
 
 def read_about(folder: Path, model: str | None = None, *, run_code: bool = True) -> ModelAbout:
-    """Read `model.json`."""
     path = folder / ABOUT
     content = _content(path, folder)
     stated = content.run.get("model", {})
@@ -196,7 +195,6 @@ def read_posterior(run: Run, tensors: dict[str, Tensor], device: torch.device, p
 
 
 def read_extractor(run: Run, device: torch.device, path: Path) -> Extractor | None:
-    """Return the trunk, where the head was trained alone, else None."""
     if run.model.trained != "head":
         return None
     tensors = read_tensors(path)

@@ -9,13 +9,14 @@ from torch.nn.functional import max_pool1d, pad
 from retinabench.models.registry import takes
 
 
+@takes("images of 32 x 32 pixels")
 class AlexNet(nn.Module):
-    """Two 3x3 convolutions with pooling, three 2x2 convolutions that keep the size, three linear layers.
+    """5 convolutions and 3 linear layers; 1,488,202 weights at width 64 with 10 outputs.
 
-    For images of 32 x 32 pixels. The 2x2 convolutions are padded at the right and at the bottom, as `SAME` is in JAX.
+    Two 3x3 convolutions are followed by pooling; three 2x2 keep the size, padded at the right and bottom, as `SAME` is in JAX.
     """
 
-    def __init__(self, width: int, outputs: int) -> None:
+    def __init__(self, *, width: int = 64, outputs: int = 10) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, width, 3, padding=1)
         self.conv2 = nn.Conv2d(width, 2 * width, 3, padding=1)
@@ -34,12 +35,6 @@ class AlexNet(nn.Module):
             x = self.act(conv(pad(x, (0, 1, 0, 1))))
         logits: Tensor = self.fc(self.act(self.fc2(self.act(self.fc1(x.flatten(1))))))
         return logits
-
-
-@takes("images of 32 x 32 pixels")
-def alexnet_swish(*, width: int = 64, outputs: int = 10) -> AlexNet:
-    """5 convolutions and 3 linear layers; 1,488,202 weights at width 64 with 10 outputs."""
-    return AlexNet(width, outputs)
 
 
 class LeNet(nn.Module):
@@ -83,8 +78,9 @@ SLOPE = 0.2  # of the leaky ReLU, below 0
 
 
 class VGG(nn.Module):
-    """The VGG-like network of Filos et al. 2019, with ReLU as in the released code or leaky ReLU 0.2 as in the paper.
+    """The VGG-like network of Filos et al. 2019, 13 convolutions; 2,657,345 parameters at width 32.
 
+    Activations are ReLU as in the released code, or leaky ReLU 0.2 as in the paper.
     3x3 convolutions: 1 of b channels with stride 2, 2 of b, 2 of 2b, 4 of 4b and 4 of 8b, with 3x3 stride-2 max pooling between
     the groups; mean and maximum of every channel; one linear layer. A mean-field posterior over the kernels has 2,512,159 numbers at
     b = 22, about as many as the network at b = 32: hence the width of the benchmark's MFVI.
@@ -93,7 +89,7 @@ class VGG(nn.Module):
 
     initialisation = "glorot_uniform"
 
-    def __init__(self, width: int, outputs: int, activation: str = "relu") -> None:
+    def __init__(self, *, width: int = 32, outputs: int = 1, activation: str = "relu") -> None:
         super().__init__()
         self.stem = _group(3, width, 1, activation, stride=2)
         self.group2 = _group(width, width, 2, activation)
@@ -115,21 +111,13 @@ class VGG(nn.Module):
         return logits
 
 
-def vgg(*, width: int = 32, outputs: int = 1, activation: str = "relu") -> VGG:
-    """Return a network of 13 convolutions; 2,657,345 parameters at width 32."""
-    return VGG(width, outputs, activation)
-
-
 def _group(inputs: int, channels: int, depth: int, activation: str, stride: int = 1) -> nn.Sequential:
     layers: list[nn.Module] = []
     for number in range(depth):
         before = channels if number else inputs
-        layers += [nn.Conv2d(before, channels, 3, stride, padding=1), _activation(activation)]
+        act = nn.LeakyReLU(SLOPE, inplace=True) if activation == "leaky_relu" else nn.ReLU(inplace=True)
+        layers += [nn.Conv2d(before, channels, 3, stride, padding=1), act]
     return nn.Sequential(*layers)
-
-
-def _activation(name: str) -> nn.Module:
-    return nn.LeakyReLU(SLOPE, inplace=True) if name == "leaky_relu" else nn.ReLU(inplace=True)
 
 
 WORDS, EMBEDDED, FILTERS, KERNEL, POOL, CELLS = 20_000, 128, 64, 5, 4, 128
@@ -173,10 +161,11 @@ class LSTM(nn.Module):
         return hidden
 
 
+@takes("tokens")
 class CnnLstm(nn.Module):
-    """Embedding, one convolution over the words, pooling, LSTM, one linear layer."""
+    """Embedding, one convolution, pooling, LSTM, one linear layer for 20,000 words; 2,700,098 weights with 2 outputs."""
 
-    def __init__(self, outputs: int) -> None:
+    def __init__(self, *, outputs: int = 2) -> None:
         super().__init__()
         self.embedding = Embedding(WORDS, EMBEDDED)
         self.conv, self.act = nn.Conv1d(EMBEDDED, FILTERS, KERNEL), nn.ReLU()
@@ -188,9 +177,3 @@ class CnnLstm(nn.Module):
         x = self.act(self.conv(self.embedding(tokens).transpose(1, 2)))
         logits: Tensor = self.fc(self.lstm(max_pool1d(x, POOL).transpose(1, 2)))
         return logits
-
-
-@takes("tokens")
-def cnn_lstm(*, outputs: int = 2) -> CnnLstm:
-    """For 20,000 words; 2,700,098 weights with 2 outputs."""
-    return CnnLstm(outputs)

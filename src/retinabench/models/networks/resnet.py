@@ -193,13 +193,13 @@ class FRNBlock(nn.Module):
 
 
 class ResNetFRN(nn.Module):
-    """Three stages of three blocks with 1, 2 and 4 times `width` channels (Izmailov et al. 2021), as in JAX.
+    """19 convolutions and one linear layer; 274,042 weights at width 16 with 10 outputs.
 
-    Filter response normalisation looks at one image alone, so that the likelihood is a product over images, which batch norm's is
+    Three stages of three blocks with 1, 2 and 4 times `width` channels (Izmailov et al. 2021), as in JAX. Filter response normalisation looks at one image alone, so that the likelihood is a product over images, which batch norm's is
     not. The competition's PyTorch copy never downsamples and has 281,082 weights.
     """
 
-    def __init__(self, width: int, outputs: int) -> None:
+    def __init__(self, *, width: int = 16, outputs: int = 10) -> None:
         super().__init__()
         self.stem, self.act = Layer(3, width, 3, 1), nn.SiLU()
         blocks, inputs = [], width
@@ -215,8 +215,3 @@ class ResNetFRN(nn.Module):
         """(B, 3, H, W) -> logits (B, outputs)."""
         logits: Tensor = self.fc(self.blocks(self.act(self.stem(x))).mean(dim=(2, 3)))
         return logits
-
-
-def resnet20_frn_swish(*, width: int = 16, outputs: int = 10) -> ResNetFRN:
-    """19 convolutions and one linear layer; 274,042 weights at width 16 with 10 outputs."""
-    return ResNetFRN(width, outputs)

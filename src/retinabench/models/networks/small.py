@@ -106,12 +106,16 @@ def student_2(z: Tensor) -> Tensor:
     return torch.erf(u) * (2 / tails).sqrt()
 
 
+@takes(FEATURES)
 class HeavyHead(nn.Module):
-    """One linear layer whose weights have Student's t with 2 degrees of freedom as prior where the parameters have N(0, 1)."""
+    """One linear layer on 8 features with a heavy-tailed prior; 45 weights with 5 outputs.
 
-    def __init__(self, features: int, outputs: int) -> None:
+    The weights have Student's t with 2 degrees of freedom as prior where the parameters have N(0, 1).
+    """
+
+    def __init__(self, *, outputs: int = 2) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(outputs, features))
+        self.weight = nn.Parameter(torch.zeros(outputs, 8))
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -123,13 +127,17 @@ class HeavyHead(nn.Module):
         return nn.functional.linear(x, student_2(self.weight), student_2(self.bias))
 
 
+@takes(FEATURES)
 class HierarchicalHead(nn.Module):
-    """One linear layer whose weights share a scale that is inferred: w = exp(h) z, h ~ N(0, 1) and z ~ N(0, I)."""
+    """One linear layer on 8 features whose prior has a scale of its own; 46 weights with 5 outputs.
 
-    def __init__(self, features: int, outputs: int) -> None:
+    The weights are w = exp(h) z, h ~ N(0, 1) and z ~ N(0, I): they share a scale that is inferred.
+    """
+
+    def __init__(self, *, outputs: int = 2) -> None:
         super().__init__()
         self.log_scale = nn.Parameter(torch.zeros(1))
-        self.fc = nn.Linear(features, outputs)
+        self.fc = nn.Linear(8, outputs)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Set the scale to 1; `models.build.initialise` draws the layer."""
@@ -141,40 +149,22 @@ class HierarchicalHead(nn.Module):
         return logits
 
 
-@takes(FEATURES)
-def head_8_heavy(*, outputs: int = 2) -> HeavyHead:
-    """One linear layer on 8 features with a heavy-tailed prior; 45 weights with 5 outputs."""
-    return HeavyHead(8, outputs)
-
-
-@takes(FEATURES)
-def head_8_hierarchical(*, outputs: int = 2) -> HierarchicalHead:
-    """One linear layer on 8 features whose prior has a scale of its own; 46 weights with 5 outputs."""
-    return HierarchicalHead(8, outputs)
-
-
+@takes("tables of 2 numbers")
 class Banana(nn.Module):
-    """Two weights u, v; the second logit is a (u + v²) + b v for inputs (a, b), the first 0.
+    """The bent posterior; 2 weights, 2 outputs.
 
+    Of the weights u, v the second logit is a (u + v²) + b v for inputs (a, b), the first 0.
     Where b is 0 the data determine u + v² alone, and the posterior is a bent ridge; b tells where along it the weights are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, outputs: int = 2) -> None:
         super().__init__()
-        self.fc = nn.Linear(1, 2, bias=False)  # a layer, so that methods that make layers sample can
+        self.fc = nn.Linear(1, outputs, bias=False)  # a layer, so that methods that make layers sample can
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, 2) -> logits (B, 2)."""
         both = self.fc(torch.ones_like(x[:, :1]))
-        u, v = (
-            both[:, 0],
-            both[:, -1],
-        )  # not unpacked: methods about a last layer put an identity here, and are refused later
+        # Not unpacked: methods about a last layer put an identity here, and are refused later.
+        u, v = both[:, 0], both[:, -1]
         logit = x[:, 0] * (u + v * v) + x[:, 1] * v
         return torch.stack([torch.zeros_like(logit), logit], dim=1)
-
-
-@takes("tables of 2 numbers")
-def banana(*, outputs: int = 2) -> Banana:
-    """The bent posterior; 2 weights, 2 outputs."""
-    return Banana()

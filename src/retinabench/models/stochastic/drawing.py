@@ -126,7 +126,6 @@ def fan_in(weight: Tensor) -> int:
 
 
 def channels(layer: Affine) -> tuple[int, int]:
-    """Return the numbers of input and output features or channels."""
     if isinstance(layer, nn.Linear):
         return layer.in_features, layer.out_features
     return layer.in_channels, layer.out_channels
@@ -194,7 +193,6 @@ def _with_geometry(made: nn.Module, layer: Affine) -> nn.Module:
 
 
 def kl_terms(model: nn.Module) -> list[Tensor]:
-    """Return the divergence of each posterior in `model` from its prior, in nats."""
     return [term for module in model.modules() if isinstance(module, HasKL) for term in module.kl_terms()]
 
 

@@ -113,7 +113,6 @@ class Rank1Layer(OuterProduct):
         self.prior_mean, self.prior_stddev = prior_mean, prior_stddev
 
     def fast_weights(self) -> list[nn.Parameter]:
-        """The parameters of the distributions of r and s."""
         return [self.input_mean, self.input_rho, self.output_mean, self.output_rho]
 
     def kl_terms(self) -> list[Tensor]:
@@ -124,12 +123,10 @@ class Rank1Layer(OuterProduct):
         return [self._kl(self.input_mean, self.input_rho), self._kl(self.output_mean, self.output_rho)]
 
     def factors(self, chosen: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """Return a sample of r and s for each row (see `OuterProduct`)."""
         into = self._sample(self.input_mean, self.input_rho, chosen, draw)
         return into, self._sample(self.output_mean, self.output_rho, chosen, draw)
 
     def biases(self, chosen: Tensor) -> Tensor | None:
-        """Return the one bias (see `OuterProduct`)."""
         return None if self.bias is None else self.bias[None]
 
     def _kl(self, mean: Tensor, rho: Tensor) -> Tensor:
@@ -178,11 +175,9 @@ class BatchEnsembleLayer(OuterProduct):
         return (torch.arange(rows, device=self.weight.device) * self.pairs // rows + draw.number) % self.pairs
 
     def factors(self, chosen: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """Return r and s of each row (see `OuterProduct`)."""
         return self.input_factors[chosen], self.output_factors[chosen]
 
     def biases(self, chosen: Tensor) -> Tensor | None:
-        """Return the bias of each row (see `OuterProduct`)."""
         return torch.stack(list(self.bias))[chosen] if len(self.bias) else None
 
 
@@ -214,7 +209,6 @@ class LowRank(Drawing):
             parameter.requires_grad_(False)
 
     def adapters(self) -> list[nn.Parameter]:
-        """Return A and B of all members."""
         return [self.down, self.up]
 
     def forward(self, x: Tensor) -> Tensor:

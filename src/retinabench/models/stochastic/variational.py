@@ -168,7 +168,6 @@ class Variational(Drawing):
         return self.each_draw(x, lambda rows, draw: compute(rows, draw, stddev))
 
     def kl_terms(self) -> list[Tensor]:
-        """The divergence of the weight's posterior from its prior, in nats."""
         offset = None if self.tied else self.weight
         return [self.family.kl(offset, self.stddev, self.prior_stddev)]
 
