@@ -19,8 +19,6 @@ from retinabench.core.errors import InputError
 from retinabench.core.files import json_text, write_json
 from retinabench.core.progress import QUIET, Bars, Progress
 from retinabench.core.untrusted import visible
-from retinabench.data.registry import TASKS
-from retinabench.methods.registry import METHODS
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -158,11 +156,9 @@ def say(line: object = "", *, error: bool = False, flush: bool = False) -> None:
 
 def say_error(message: str) -> None:
     """Print an error on standard error, its head in red where the terminal and `NO_COLOR` allow it."""
-    from rich.console import Console as Screen
-    from rich.text import Text
-
-    line = Text.assemble(("retinabench: error: ", "bold red"), visible(message))
-    Screen(stderr=True).print(line, soft_wrap=True)
+    head = typer.style("retinabench: error: ", fg="red", bold=True)
+    colour = False if os.environ.get("NO_COLOR") else True if os.environ.get("FORCE_COLOR") else None
+    typer.echo(f"{head}{visible(message)}", err=True, color=colour)
 
 
 def print_result(table: RenderableType, json: Path | None, content: Callable[[], Any]) -> None:
@@ -256,9 +252,6 @@ Config = Annotated[
 Overrides = Annotated[
     list[str] | None, argument("KEY=VALUE", "key=value, such as method.rate=0.2 or optimizer.epochs=20.")
 ]
-
-Task = Annotated[str | None, option("--task", "TASK", f"One of: {', '.join(TASKS)}.")]
-Method = Annotated[str | None, option("--method", "METHOD", f"One of: {', '.join(METHODS)}.")]
 
 Model = Annotated[
     str | None,

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 from retinabench.cli import application
 from retinabench.cli.application import argument, option, print_notes, progress_of, say
 from retinabench.core.errors import InputError
+from retinabench.data.registry import TASKS
+from retinabench.methods.registry import METHODS
 
 if TYPE_CHECKING:
     from retinabench.experiments.config import Run
+
+Task = Annotated[str | None, option("--task", "TASK", f"One of: {', '.join(TASKS)}.")]
+Method = Annotated[str | None, option("--method", "METHOD", f"One of: {', '.join(METHODS)}.")]
 
 
 def demo(
@@ -33,8 +38,8 @@ def train(
     out: application.Out = Path("runs"),
     config: application.Config = None,
     overrides: application.Overrides = None,
-    task: application.Task = None,
-    method: application.Method = None,
+    task: Task = None,
+    method: Method = None,
     model: application.Model = None,
     seed: Annotated[int | None, option("--seed", "N", "Seed of weights, order and noise.", min=0)] = None,
     tracker: Annotated[
