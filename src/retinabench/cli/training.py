@@ -53,11 +53,12 @@ def train(
     """Train one run and write its predictions; the same command continues a killed one."""
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.run import execute
-    from retinabench.integrations.trackers import live
     from retinabench.methods.training.distributed import current
 
     resources = Resources(device, readers, progress_of(quiet))
     if tracker is not None:
+        from retinabench.integrations.trackers import live
+
         resources = replace(resources, saved=live(tracker, Path("tracking"), resources.progress))
     run = configured_run(config, overrides, data, shifted, task, method, seed, resources.precision(), model)
     folder = execute(run, out, resources)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import expit
 
 from retinabench.core.errors import InputError
@@ -46,6 +45,8 @@ MISSING = {
 
 def draw_patients(rows: int, seed: int) -> tuple[dict[str, NDArray[np.float64] | NDArray[np.str_]], Floats]:
     """Return the columns of a drawn table, with `id` and `outcome`, and the true risk (N,) of every patient."""
+    from scipy.optimize import brentq  # which training does without
+
     if not 100 <= rows <= 1_000_000:
         raise InputError(f"{rows:,} patients", hint="Draw 100 to 1,000,000 (--images).")
     random = numpy_generator(seed, "patients")
