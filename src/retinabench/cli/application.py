@@ -101,7 +101,7 @@ def with_options(settings: type[Any], name: str) -> Callable[[Callable[..., Any]
             for file in given.get("files") or [given.get("file") or Path()]:
                 if not os.path.lexists(file):  # said before anything slow is imported
                     raise InputError("does not exist", file=file)
-            _import_scipy()
+            import_scipy()
             return verb(**given, **{name: settings(**chosen)})
 
         command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -111,7 +111,7 @@ def with_options(settings: type[Any], name: str) -> Callable[[Callable[..., Any]
     return give
 
 
-def _import_scipy() -> None:
+def import_scipy() -> None:
     """Import SciPy without two parts of NumPy that it copies and never uses: they take a tenth of the time of a small command."""
     import numpy
 

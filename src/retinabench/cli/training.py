@@ -51,6 +51,7 @@ def train(
     quiet: application.Silent = False,
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
+    application.import_scipy()
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.run import execute
     from retinabench.methods.training.distributed import current
