@@ -508,11 +508,8 @@ def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
 
 
 def _add_curves(found: Evaluation, i: int, name: str) -> None:
-    replicates, seed, cases = (
-        min(found.settings.bootstrap, MOST_BAND_REPLICATES),
-        found.settings.seed,
-        found.cases[i, name],
-    )
+    cases, seed = found.cases[i, name], found.settings.seed
+    replicates = min(found.settings.bootstrap, MOST_BAND_REPLICATES)
     parts: list[object] = [check(Path(__file__)).read_bytes(), [replicates, seed, len(cases)]]
     for case in cases:
         parts += [case.label, case.prob, case.uncertainty, cluster_codes(case.cluster)[0], case.threshold]
