@@ -91,8 +91,8 @@ class Losses:
     def __init__(self, run: TrainingRun, batches: Batches, schedule: Callable[[int], float]) -> None:
         self._run, self._batches, self._schedule = run, batches, schedule
         self._unread: list[tuple[str, Tensor, int, int]] = []
-        self._first: dict[str, int] = {}
         self._sums: dict[str, float] = {}
+        self._first: dict[str, int] = {}
         # Other processes would wait for one that raised, and a GPU for the host.
         self._often = batches.device.type == "cpu" and distributed.current().count == 1
 
@@ -104,28 +104,25 @@ class Losses:
 
     def check(self) -> None:
         """Raise `DivergedError` where a term of any process was not finite."""
-        if self._unread:
-            values = torch.stack([term.double() for _, term, _, _ in self._unread]).tolist()
-            for (name, _, images, step), value in zip(self._unread, values, strict=True):
-                self._first[name] = min(self._first.get(name, NEVER), NEVER if math.isfinite(value) else step)
-                self._sums[name] = self._sums.get(name, 0.0) + value * images
-            self._unread = []
-        if not self._first:
-            return
-        steps = distributed.smallest(torch.tensor(list(self._first.values()), device=self._batches.device)).tolist()
-        first = dict(zip(self._first, steps, strict=True))
-        step = min(first.values())
-        if step < NEVER:
-            raise DivergedError(self._explain([name for name, at in first.items() if at == step], step))
+        values = torch.stack([term.double() for _, term, _, _ in self._unread]).tolist() if self._unread else []
+        for (name, _, images, step), value in zip(self._unread, values, strict=True):
+            self._sums[name] = self._sums.get(name, 0.0) + value * images
+            if not math.isfinite(value):
+                self._first.setdefault(name, step)
+        self._unread = []
+        first = torch.tensor([self._first.get(name, NEVER) for name in self._sums], device=self._batches.device)
+        steps = distributed.smallest(first).tolist()
+        if (step := min(steps, default=NEVER)) < NEVER:
+            raise DivergedError(
+                self._explain([name for name, at in zip(self._sums, steps, strict=True) if at == step], step)
+            )
 
     def means(self) -> dict[str, float]:
         """Return the mean of every term over the images of the epoch, which all processes ask for together."""
         self.check()
-        sums = {
-            name: torch.tensor(value, dtype=torch.float64, device=self._batches.device)
-            for name, value in self._sums.items()
-        }
-        return {name: float(distributed.total(value)) / len(self._batches.train) for name, value in sums.items()}
+        sums = torch.tensor(list(self._sums.values()), dtype=torch.float64, device=self._batches.device)
+        means = distributed.total(sums) / len(self._batches.train)
+        return dict(zip(self._sums, means.tolist(), strict=True))
 
     def _explain(self, terms: list[str], step: int) -> str:
         method = self._run.method.name
@@ -134,7 +131,7 @@ class Losses:
                 "No step was taken yet: look at the images and labels (retinabench inspect), "
                 f"and at the starting values of the method '{method}'."
             )
-        elif LIKELIHOOD in self._first and LIKELIHOOD not in terms:
+        elif LIKELIHOOD in self._sums and LIKELIHOOD not in terms:
             hint = (
                 f"The likelihood was still finite, so a penalty of the method '{method}' overflowed: "
                 "look at its scales (method.*), then lower optimizer.lr."
@@ -162,6 +159,12 @@ def describe_batch(labels: Tensor, step: int, batches: Batches, reweight: str) -
 @cache
 def _scalar(value: float, device: torch.device) -> Tensor:
     return torch.full((), value, device=device)
+
+
+@cache
+def _share(part: int, batch: int, device: torch.device) -> float:
+    """Return the share of a part of a batch as the device divides, which may be just below 1 for the whole."""
+    return float(part / torch.full((), float(batch), device=device))
 
 
 def gradients(
@@ -194,12 +197,14 @@ def gradients(
                     name: mean_loss(term.float(), theirs, batch) if term.ndim else term
                     for name, term in objective(some, theirs, batch).items()
                 }
-                loss = sum(terms.values(), _scalar(0.0, device))
-                torch.autograd.backward(loss * (count / batch.size))
+                first, *others = terms.values()
+                share = _share(count, size, device) if alone else count / batch.size
+                loss = sum(others, first)
+                torch.autograd.backward(loss if alone and share == 1 else loss * share)
                 result.append(({name: term.detach() for name, term in terms.items()}, count))
         return result
 
-    size, device, least = len(labels), labels.device, _least_part(model)
+    size, device, least, alone = len(labels), labels.device, _least_part(model), distributed.current().count == 1
     return with_less(attempt, begin_again, limits, "training", max(1, size), device, least)
 
 

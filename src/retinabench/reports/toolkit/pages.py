@@ -18,28 +18,16 @@ import base64
 import hashlib
 import json
 import math
-import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from importlib.util import cache_from_source
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jinja2 import (
-    BytecodeCache,
-    Environment,
-    FileSystemBytecodeCache,
-    FunctionLoader,
-    StrictUndefined,
-    select_autoescape,
-)
+from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from retinabench.core.results import JsonObject
@@ -47,12 +35,10 @@ from retinabench.core.untrusted import visible
 from retinabench.core.version import __version__
 from retinabench.metrics.clinical.thresholds import ReferralRule
 from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.policies import PolicyGrid, PolicyOutcome, RankedImage
 from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit import tables
 from retinabench.reports.toolkit.number_format import COUNT, DASH, PERCENT, NumberFormat, join_names, percent, plain
-
-if TYPE_CHECKING:
-    from retinabench.metrics.policies import PolicyGrid, PolicyOutcome, RankedImage
 
 TOOLKIT = "retinabench.reports.toolkit"
 SCRIPTS = ("tables.js", "folds.js", "explore.js", "choices.js")  # The parts of the one script of all pages.
@@ -110,7 +96,6 @@ def _environment(package: str) -> Environment:
 
     environment = Environment(
         loader=FunctionLoader(load),
-        bytecode_cache=_compiled(package),
         autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -118,16 +103,6 @@ def _environment(package: str) -> Environment:
     )
     environment.filters.update(FILTERS)
     return environment
-
-
-def _compiled(package: str) -> BytecodeCache | None:
-    """Return where compiled templates are kept: beside the compiled modules of Python, where it may write them."""
-    folder = Path(cache_from_source(str(files(package) / "templates" / "page.py"))).parent
-    with suppress(OSError):
-        if not sys.dont_write_bytecode:
-            folder.mkdir(parents=True, exist_ok=True)
-            return FileSystemBytecodeCache(str(folder)) if os.access(folder, os.W_OK) else None
-    return None
 
 
 @cache
