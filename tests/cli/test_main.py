@@ -388,7 +388,7 @@ def test_an_error_is_coloured_only_where_it_may_be(no_color, capsys, monkeypatch
     monkeypatch.setenv("NO_COLOR", no_color)
     assert run_main(["score", "nowhere.csv"]) == 2
     said = capsys.readouterr().err
-    assert ("\x1b[1;31m" in said) == (not no_color)
+    assert (RED in said) == (not no_color)
     assert said.count("\n") == 1
 
 
