@@ -67,9 +67,9 @@ def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
 def commands() -> str:
     """Return the page of the commands: what each does, an example, arguments and options."""
     from retinabench.cli.fidelity import VERBS
-    from retinabench.cli.main import GROUPS
+    from retinabench.cli.main import GROUPS, verbs_of
 
-    groups = {group: dict(verbs) for group, verbs in GROUPS.items()}
+    groups = {group: dict(verbs_of(group)) for group in GROUPS}
     groups["Approximate inference"].update({f"fidelity {verb}": entry for verb, entry in VERBS.items()})
     lines = ["# Commands", "", "`retinabench --help` and `retinabench VERB --help` say the same.", ""]
     for group, verbs in groups.items():

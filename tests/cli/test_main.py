@@ -19,8 +19,7 @@ from rich.table import Table
 import retinabench as rb
 from retinabench.cli.application import ExitCode, print_notes, print_table, say, say_error
 from retinabench.cli.fidelity import VERBS
-from retinabench.cli.main import GROUPS
-from retinabench.cli.main import app as app_main
+from retinabench.cli.main import GROUPS, command_line, verbs_of
 from retinabench.cli.main import run as run_main
 from retinabench.core.settings import read_toml
 from retinabench.core.version import RELEASE
@@ -357,8 +356,8 @@ def test_the_help_lists_every_verb_with_its_whole_sentence(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert run_main(["-h"]) == 0
     said = without_boxes(capsys.readouterr().out)
-    for verbs in GROUPS.values():
-        for verb, (function, _) in verbs.items():
+    for group in GROUPS:
+        for verb, (function, _) in verbs_of(group).items():
             assert f"{verb} {' '.join(function.__doc__.splitlines()[0].split())}" in said
     assert "fidelity How close" in said
 
@@ -389,7 +388,7 @@ def test_an_error_is_coloured_only_where_it_may_be(no_color, capsys, monkeypatch
     monkeypatch.setenv("NO_COLOR", no_color)
     assert run_main(["score", "nowhere.csv"]) == 2
     said = capsys.readouterr().err
-    assert ("\x1b[1;31m" in said) == (not no_color)
+    assert (RED in said) == (not no_color)
     assert said.count("\n") == 1
 
 
@@ -405,7 +404,7 @@ def test_no_help_is_cut_at_80_columns(capsys, monkeypatch):
 def test_every_verb_s_help_has_an_example_that_parses(verb, example, capsys):
     assert run_main([*verb, "--help"]) == 0
     assert f"Example: {example}" in without_boxes(capsys.readouterr().out)
-    words, command = shlex.split(example), typer.main.get_command(app_main)
+    words, command = shlex.split(example), typer.main.get_command(command_line())
     assert words[: len(verb) + 1] == ["retinabench", *verb]
     for part in verb:
         command = command.commands[part]

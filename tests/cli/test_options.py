@@ -11,7 +11,7 @@ import typer
 
 import retinabench as rb
 from retinabench.cli.application import MOST_REPLICATES
-from retinabench.cli.main import app, run
+from retinabench.cli.main import command_line, run
 
 
 def parameters(command, path=()):
@@ -23,7 +23,7 @@ def parameters(command, path=()):
             yield " ".join(path), one
 
 
-FOUND = list(parameters(typer.main.get_command(app)))
+FOUND = list(parameters(typer.main.get_command(command_line())))
 
 
 def test_every_option_and_argument_is_described_in_a_sentence():

@@ -18,7 +18,7 @@ import documentation
 import entries
 import pictures
 import retinabench as rb
-from retinabench.cli.main import GROUPS, app, run
+from retinabench.cli.main import GROUPS, command_line, run
 from retinabench.concepts.banks.definition import bank_names, find_definition
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.experiments.study.definition import read_study
@@ -63,7 +63,7 @@ def test_commands_are_found():
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_parses(words):
     """Raises where a verb or option does not exist, or a value has the wrong type; nothing runs."""
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(command_line(words[0]))
     while hasattr(command, "commands"):
         verb, *words = words
         command = command.commands[verb]

@@ -153,7 +153,7 @@ def test_predictions_that_are_no_numbers_end_the_training(opened):
 
 
 def test_an_auroc_that_is_undefined_cannot_choose(prepared, monkeypatch):
-    monkeypatch.setattr("retinabench.methods.training.prediction.auroc", lambda label, prob: float("nan"))
+    monkeypatch.setattr("retinabench.methods.training.prediction.auroc_of", lambda images: float("nan"))
     with pytest.raises(InputError, match=r"one class only.*optimizer\.select=nll"):
         trained(prepared)
     history, _ = trained(prepared, "optimizer.select=nll")

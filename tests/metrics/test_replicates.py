@@ -11,6 +11,7 @@ import retinabench as rb
 from metrics.test_classification import predictions
 from retinabench.cli.main import run
 from retinabench.metrics import replicates
+from retinabench.reports.evaluation import evaluation
 
 
 @pytest.fixture
@@ -51,6 +52,18 @@ def test_a_second_command_reads_the_same_bits(tmp_path, calls, monkeypatch):
     (tmp_path / "closed").write_text("a file where a folder is needed")
     monkeypatch.setenv(replicates.VARIABLE, str(tmp_path / "closed"))
     assert scored() == (first, 4)
+
+
+def test_a_second_report_is_the_same_page_without_the_replicates_of_its_curves(tmp_path, calls, monkeypatch):
+    rb.write_predictions(predictions().select(domain="in_domain"), tmp_path / "p.csv")
+
+    def page():
+        assert run(["report", str(tmp_path / "p.csv"), "-q", "--bootstrap", "40", "--out", str(tmp_path / "out")]) == 0
+        return (tmp_path / "out" / "index.html").read_bytes()
+
+    first = page()
+    monkeypatch.setattr(evaluation, "AllCurves", None)
+    assert page() == first
 
 
 def test_a_comparison_computes_only_what_score_did_not(calls, monkeypatch):

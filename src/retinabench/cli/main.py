@@ -1,7 +1,7 @@
 """The command line: one verb per function, which may return an exit code (`output.ExitCode`).
 
-A new verb is one function in the file of its group, and one line in `GROUPS`. Whatever is slow to import is imported
-inside the function: `--help` stays quick and never needs PyTorch.
+A new verb is one function in the file of its group, and one line in `GROUPS`. Only the module of the verb that runs is
+imported, and whatever is slow to import is imported inside its function: `--help` stays quick and never needs PyTorch.
 """
 
 from __future__ import annotations
@@ -16,97 +16,112 @@ import stat
 import sys
 import threading
 import warnings
+from importlib import import_module
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
-from retinabench.cli import clinical, concepts, data, entries, leaderboard, scoring, studies, training
 from retinabench.cli.application import ExitCode, Verbs, add_verbs, application, flag, say, say_error
-from retinabench.cli.fidelity import app as fidelity_app
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import confirming
-from retinabench.core.settings import first_problem
 from retinabench.core.subprocesses import keep_memory, sleeping_threads
 from retinabench.core.untrusted import visible
 from retinabench.core.version import __version__
 
-# Groups and verbs in the order of a user's path; each with the example that ends its help.
-GROUPS: dict[str, Verbs] = {
+# Groups and verbs in the order of a user's path: each with its module and function, and the example that ends its help.
+GROUPS = {
     "Start": {
-        "demo": (training.demo, "retinabench demo --out retinabench-demo"),
-        "list": (entries.list_entries, "retinabench list methods"),
+        "demo": ("training:demo", "retinabench demo --out retinabench-demo"),
+        "list": ("entries:list_entries", "retinabench list methods"),
     },
     "Data": {
-        "prepare": (data.prepare, "retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512"),
-        "inspect": (data.inspect, "retinabench inspect data/idrid --out idrid-inspection"),
-        "verify": (data.verify, "retinabench verify runs"),
+        "prepare": ("data:prepare", "retinabench prepare aptos --source ~/aptos.zip --out data/aptos --size 512"),
+        "inspect": ("data:inspect", "retinabench inspect data/idrid --out idrid-inspection"),
+        "verify": ("data:verify", "retinabench verify runs"),
     },
     "Training": {
         "train": (
-            training.train,
+            "training:train",
             "retinabench train --data data/idrid --task in_domain --method dropout --out runs optimizer.epochs=40",
         ),
         "predict": (
-            training.predict,
+            "training:predict",
             "retinabench predict runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --data data/aptos --out aptos.parquet",
         ),
-        "export": (training.export, "retinabench export runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --out model"),
-        "check": (entries.check, "retinabench check my_method.py"),
+        "export": ("training:export", "retinabench export runs/dropout-resnet18-seed-0-1f2e3d4c5b6a --out model"),
+        "check": ("entries:check", "retinabench check my_method.py"),
         "tune": (
-            studies.tune,
+            "studies:tune",
             "retinabench tune --data data/synthetic --config demo/dropout --space demo/dropout --trials 32 "
             "--criterion in_domain_auroc --out sweeps/dropout",
         ),
-        "benchmark": (studies.benchmark, "retinabench benchmark demo --plan"),
-        "reproduce": (studies.reproduce, "retinabench reproduce country --source ~/kaggle --out country"),
-        "track": (training.track, "retinabench track runs/* --to tensorboard --out tb"),
+        "benchmark": ("studies:benchmark", "retinabench benchmark demo --plan"),
+        "reproduce": ("studies:reproduce", "retinabench reproduce country --source ~/kaggle --out country"),
+        "track": ("training:track", "retinabench track runs/* --to tensorboard --out tb"),
     },
     "Scores": {
-        "score": (scoring.score, "retinabench score predictions.csv --json scores.json"),
-        "compare": (scoring.compare, "retinabench compare ours.csv theirs.csv --json comparison.json"),
-        "recalibrate": (scoring.recalibrate, "retinabench recalibrate predictions.csv --map platt --out mapped.csv"),
-        "report": (scoring.report, "retinabench report runs/* --out report"),
+        "score": ("scoring:score", "retinabench score predictions.csv --json scores.json"),
+        "compare": ("scoring:compare", "retinabench compare ours.csv theirs.csv --json comparison.json"),
+        "recalibrate": ("scoring:recalibrate", "retinabench recalibrate predictions.csv --map platt --out mapped.csv"),
+        "report": ("scoring:report", "retinabench report runs/* --out report"),
     },
     "Leaderboard": {
-        "leaderboard": (leaderboard.leaderboard, "retinabench leaderboard predictions.parquet"),
-        "submit": (leaderboard.submit, "retinabench submit check my-method"),
-        "site": (leaderboard.site, "retinabench site --submissions submissions --out leaderboard-site"),
+        "leaderboard": ("leaderboard:leaderboard", "retinabench leaderboard predictions.parquet"),
+        "submit": ("leaderboard:submit", "retinabench submit check my-method"),
+        "site": ("leaderboard:site", "retinabench site --submissions submissions --out leaderboard-site"),
     },
     "Decisions": {
-        "transfer": (clinical.transfer, "retinabench transfer predictions.csv --goal 0.05 --confidence 0.95"),
-        "apply": (clinical.apply, "retinabench apply today.csv --certificate transfer.json --out lists"),
-        "clinic": (clinical.clinic, "retinabench clinic predictions.csv --prevalence 0.1 --cost 0.01 --out clinic"),
-        "status": (clinical.status, "retinabench status service"),
-        "plan": (clinical.plan, "retinabench plan --prevalence 0.1 --above-sensitivity 0.85"),
+        "transfer": ("clinical:transfer", "retinabench transfer predictions.csv --goal 0.05 --confidence 0.95"),
+        "apply": ("clinical:apply", "retinabench apply today.csv --certificate transfer.json --out lists"),
+        "clinic": ("clinical:clinic", "retinabench clinic predictions.csv --prevalence 0.1 --cost 0.01 --out clinic"),
+        "status": ("clinical:status", "retinabench status service"),
+        "plan": ("clinical:plan", "retinabench plan --prevalence 0.1 --above-sensitivity 0.85"),
         "monitor": (
-            clinical.monitor,
+            "clinical:monitor",
             "retinabench monitor follow-up.csv validation.csv --date-column date --certificate transfer.json "
             "--out monitor",
         ),
     },
     "Concepts": {
         "examine": (
-            concepts.examine,
+            "concepts:examine",
             "retinabench examine --answers answers.csv --truth truth.csv --strategy precision --questions 200 "
             "--out examination",
         ),
-        "lesions": (concepts.lesions, "retinabench lesions idrid --source ~/idrid --out idrid-lesions"),
+        "lesions": ("concepts:lesions", "retinabench lesions idrid --source ~/idrid --out idrid-lesions"),
         "occlude": (
-            concepts.occlude,
+            "concepts:occlude",
             "retinabench occlude runs/dropout-efficientnet_lite0-seed-0-1f2e3d4c5b6a --bank idrid --source ~/idrid "
             "--out occlusion",
         ),
     },
     "Approximate inference": {
-        "uci": (studies.uci, "retinabench uci --source UCI_Datasets --sets boston,energy --out uci")
+        "uci": ("studies:uci", "retinabench uci --source UCI_Datasets --sets boston,energy --out uci")
     },
 }
 
-app = application("Tells whether a deep model knows when it does not know, on screening photographs of the retina.")
-for group, verbs in GROUPS.items():
-    add_verbs(app, verbs, group)
-app.add_typer(fidelity_app, name="fidelity", rich_help_panel="Approximate inference")
+
+def verbs_of(group: str, only: str | None = None) -> Verbs:
+    """Return the verbs of a group, imported; `only`: without all other verbs."""
+    found = {}
+    for name, (location, example) in GROUPS[group].items():
+        if only in (None, name):
+            module, _, function = location.partition(":")
+            found[name] = (getattr(import_module(f"retinabench.cli.{module}"), function), example)
+    return found
+
+
+def command_line(verb: str | None = None) -> typer.Typer:
+    """Return the application: with one verb alone where `verb` is one, since the options of all take long to build."""
+    only = verb if any(verb in verbs for verbs in (*GROUPS.values(), ("fidelity",))) else None
+    app = application("Tells whether a deep model knows when it does not know, on screening photographs of the retina.")
+    for group in GROUPS:
+        add_verbs(app, verbs_of(group, only), group)
+    if only in (None, "fidelity"):
+        benchmark = import_module("retinabench.cli.fidelity").app
+        app.add_typer(benchmark, name="fidelity", rich_help_panel="Approximate inference")
+    app.callback()(_options)
+    return app
 
 
 def _print_version(asked: bool) -> None:
@@ -115,7 +130,6 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, flag("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -163,13 +177,18 @@ def run(arguments: list[str]) -> int:
         _refuse_devices(arguments)
         _refuse_numbers(arguments)
         with confirming():
-            code = app(arguments, prog_name="retinabench", standalone_mode=False)
+            code = command_line(*arguments[:1])(arguments, prog_name="retinabench", standalone_mode=False)
             if code == ExitCode.INTERRUPTED:  # what some versions of typer turn Ctrl-C into
                 raise KeyboardInterrupt  # what it was writing is not confirmed
         return code if isinstance(code, int) else ExitCode.DONE
-    except ValidationError as error:
-        return _fail(str(first_problem(error, None, lambda _: [])), ExitCode.WRONG_INPUT)
-    except ValueError as error:  # most are an `InputError`
+    except ValueError as error:
+        if not isinstance(error, InputError):  # which most are; pydantic is slow to import
+            from pydantic import ValidationError
+
+            from retinabench.core.settings import first_problem
+
+            if isinstance(error, ValidationError):
+                error = first_problem(error, None, lambda _: [])
         return _fail(f"{str(error).rstrip('.')}.", ExitCode.WRONG_INPUT)
     except WorkError as error:
         return _fail(str(error), ExitCode.FAILED)

@@ -10,6 +10,7 @@ import typer
 
 from retinabench.cli import application
 from retinabench.cli.application import argument, flag, option, print_notes, print_table, progress_of, say
+from retinabench.cli.training import Method, Task, configured_run
 from retinabench.core.errors import InputError, WorkError
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ def tune(
     out: application.Out = Path("sweep"),
     config: application.Config = None,
     overrides: application.Overrides = None,
-    task: application.Task = None,
-    method: application.Method = None,
+    task: Task = None,
+    method: Method = None,
     trials: Trials = 32,
     criterion: Criterion = "in_domain_auroc",
     rules: application.Rules = "corrected",
@@ -76,7 +77,6 @@ def tune(
 
     The same command continues a stopped search; more --trials add to it, another --criterion ranks it anew.
     """
-    from retinabench.cli.training import configured_run
     from retinabench.experiments.search.ranking import ranking_table, write_figure, write_ranking
     from retinabench.experiments.search.search import search
     from retinabench.experiments.search.space import read_space

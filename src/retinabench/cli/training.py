@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 from retinabench.cli import application
 from retinabench.cli.application import argument, option, print_notes, progress_of, say
 from retinabench.core.errors import InputError
+from retinabench.data.registry import TASKS
+from retinabench.methods.registry import METHODS
 
 if TYPE_CHECKING:
     from retinabench.experiments.config import Run
+
+Task = Annotated[str | None, option("--task", "TASK", f"One of: {', '.join(TASKS)}.")]
+Method = Annotated[str | None, option("--method", "METHOD", f"One of: {', '.join(METHODS)}.")]
 
 
 def demo(
@@ -33,8 +38,8 @@ def train(
     out: application.Out = Path("runs"),
     config: application.Config = None,
     overrides: application.Overrides = None,
-    task: application.Task = None,
-    method: application.Method = None,
+    task: Task = None,
+    method: Method = None,
     model: application.Model = None,
     seed: Annotated[int | None, option("--seed", "N", "Seed of weights, order and noise.", min=0)] = None,
     tracker: Annotated[
@@ -46,13 +51,15 @@ def train(
     quiet: application.Silent = False,
 ) -> None:
     """Train one run and write its predictions; the same command continues a killed one."""
+    application.import_scipy()
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.run import execute
-    from retinabench.integrations.trackers import live
     from retinabench.methods.training.distributed import current
 
     resources = Resources(device, readers, progress_of(quiet))
     if tracker is not None:
+        from retinabench.integrations.trackers import live
+
         resources = replace(resources, saved=live(tracker, Path("tracking"), resources.progress))
     run = configured_run(config, overrides, data, shifted, task, method, seed, resources.precision(), model)
     folder = execute(run, out, resources)

@@ -17,8 +17,8 @@ import importlib
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache, cached_property
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -49,7 +49,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
     @cached_property
     def _plugins(self) -> dict[str, EntryPoint]:
-        return {point.name: point for point in entry_points(group=self.group)}
+        return {point.name: point for point in _installed(tuple(sys.path)).select(group=self.group)}
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._loaded:
@@ -116,6 +116,12 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
                 f"({type(error).__name__}: {error})",
                 hint="Mend or uninstall the plug-in.",
             ) from error
+
+
+@cache
+def _installed(_: tuple[str, ...]) -> EntryPoints:
+    """Return the entry points of all packages on the path. Reading them takes as long as scoring a small file."""
+    return entry_points()
 
 
 def import_location(location: str) -> Any:

@@ -15,8 +15,6 @@ from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from retinabench.core.untrusted import shown
 
 if TYPE_CHECKING:
@@ -101,7 +99,7 @@ def json_content(value: object) -> Any:
         return value.to_dict()
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # of NumPy, which errors are said without
         return json_content(value.tolist())
     if is_dataclass(value):
         return json_content(vars_of(value))

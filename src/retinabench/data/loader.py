@@ -433,7 +433,9 @@ class Batches:
 
     def epoch(self, number: int, rank: int = 0, ranks: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
         rows = numpy_generator(self.seed, "order", number).permutation(self.train)
-        shares = [np.array_split(chunk, ranks)[rank] for chunk in chunks(rows, self.batch_size)]
+        shares = chunks(rows, self.batch_size)
+        if ranks > 1:
+            shares = [np.array_split(chunk, ranks)[rank] for chunk in shares]
         images = sum(len(share) for share in shares)
         stored_view, view = augmentation(self.augment, images, self.device, self.seed, number, rank)
         for inputs, targets in self.source.load(shares, stored_view):

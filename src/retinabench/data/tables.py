@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import expit
 
 from retinabench.core.errors import InputError, nearest
@@ -262,6 +261,8 @@ def draw_patients(rows: int, seed: int) -> tuple[Columns, NDArray[np.float64]]:
     whose data are not public; the columns and their effects are made up. The risk holds interactions, a U shape and an age effect,
     so that no linear model has it, and cells are missing at random as well as more often in severe cases.
     """
+    from scipy.optimize import brentq  # which training does without
+
     if not 100 <= rows <= 1_000_000:
         raise InputError(f"{rows:,} patients", hint="Draw 100 to 1,000,000 (--images).")
     random = numpy_generator(seed, "patients")

@@ -14,7 +14,7 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +58,20 @@ def replicates_of(
     elif advance is not None:
         advance(replicates)
     return values
+
+
+def kept_columns(of: Iterable[object], work: int, compute: Callable[[], Mapping[str, Floats]]) -> Mapping[str, Floats]:
+    """Return columns of equal length, computed or kept by an earlier command; they depend on `of`, arrays and numbers, and on the metrics."""
+    folder = _folder() if work >= SMALL else None
+    digest = hashlib.sha256(_source())
+    for part in of:
+        digest.update(part if isinstance(part, bytes) else np.asarray(part, np.float64).tobytes())
+    found: Mapping[str, Floats] = _read(folder, digest.hexdigest()) if folder else {}
+    if not found:
+        found = compute()
+        if folder:
+            _write(folder, digest.hexdigest(), found)
+    return found
 
 
 def _folder() -> Path | None:
@@ -112,7 +126,7 @@ def _read(folder: Path, key: str) -> dict[str, Floats]:
     return columns
 
 
-def _write(folder: Path, key: str, columns: dict[str, Floats]) -> None:
+def _write(folder: Path, key: str, columns: Mapping[str, Floats]) -> None:
     """Write columns (R,), and delete the oldest files where there are too many; a folder that is full or closed is no error."""
     held = io.BytesIO()
     np.savez(held, scores=list(columns), values=list(columns.values()))

@@ -24,13 +24,12 @@ import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
@@ -69,6 +68,9 @@ from retinabench.predictions.values import (
     unfolded,
 )
 
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
 MAX_FOOTER = 1 << 25
 UNFOLDING = "DELTA_BYTE_ARRAY"
 """An encoding of text by shared beginnings, which nothing bounds; usual writers do not choose it."""
@@ -100,9 +102,11 @@ def open_parquet(path: Path) -> pa.parquet.ParquetFile:
             file=path,
             hint="Write fewer columns.",
         )
-    schema = pa.parquet.read_schema(path)
+    from pyarrow import parquet  # which CSV files do without
+
+    schema = parquet.read_schema(path)
     words = [field.name for field in schema if _is_text(field.type)]
-    return pa.parquet.ParquetFile(path, read_dictionary=words, page_checksum_verification=True)
+    return parquet.ParquetFile(path, read_dictionary=words, page_checksum_verification=True)
 
 
 def read_columns(file: pa.parquet.ParquetFile, path: Path, names: Sequence[str] | None = None) -> pa.Table:
@@ -196,10 +200,12 @@ def to_table(predictions: Predictions) -> pa.Table:
 
 
 def parquet_bytes(predictions: Predictions) -> bytes:
+    from pyarrow import parquet
+
     table, text = to_table(predictions), metadata_json(predictions.metadata, predictions.samples).encode()
     table = table.replace_schema_metadata({METADATA_KEY: text, CHECKSUM_KEY: _checksum(table, text)})
     sink = io.BytesIO()
-    pa.parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return sink.getvalue()
 
 

@@ -30,7 +30,6 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.signal import fftconvolve
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.seeds import numpy_generator
@@ -189,6 +188,8 @@ def _noise(image: Pixels, field: Field, level: int, generator: np.random.Generat
 
 def _convolved(image: Pixels, field: Field, kernel: NDArray[np.floating]) -> Pixels:
     """Mean of the retina under a kernel (odd, odd); the dark surround is left out of it."""
+    from scipy.signal import fftconvolve  # which training does without
+
     kernel = kernel[..., None].astype(np.float32)
     retina = (field.mask & (np.hypot(field.x, field.y[:, None]) < RETINA))[..., None]
     weight = fftconvolve(retina.astype(np.float32), kernel, mode="same", axes=(0, 1))

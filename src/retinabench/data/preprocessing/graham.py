@@ -35,7 +35,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
-from scipy.ndimage import binary_erosion, gaussian_filter
 
 from retinabench.core.errors import InputError
 
@@ -51,6 +50,8 @@ def extremes(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     side = BLOCK * SIZE
     if image.shape != (side, side, 3):
         raise ValueError(f"an image is ({side}, {side}, 3), not {image.shape}")
+    from scipy.ndimage import binary_erosion, gaussian_filter  # which training does without
+
     field = binary_erosion(image.max(axis=2) > DARK, iterations=MARGIN)
     green = image[..., 1].astype(np.float64)
     weight = gaussian_filter(field.astype(np.float64), NEIGHBOURHOOD)

@@ -39,6 +39,9 @@ class Ranks:
         return self.rank == 0
 
 
+ALONE = Ranks()
+
+
 def expected() -> bool:
     """Tell whether `torchrun` started this process with others."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
@@ -60,7 +63,7 @@ def join(device: torch.device) -> Ranks:
 
 def current() -> Ranks:
     if not (dist.is_available() and dist.is_initialized()):
-        return Ranks()
+        return ALONE
     return Ranks(dist.get_rank(), dist.get_world_size())
 
 

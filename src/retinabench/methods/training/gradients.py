@@ -9,7 +9,9 @@ Where memory runs out, the whole step begins again with smaller parts, from the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -80,33 +82,47 @@ def mean_loss(losses: Tensor, labels: Tensor, batch: BatchInfo) -> Tensor:
     return (losses * class_weights(labels, batch.positive_share)).mean()
 
 
-class FiniteCheck:
-    """The first step at which each loss term was NaN or infinite, kept on the device until `check`."""
+Terms = list[tuple[dict[str, Tensor], int]]  # of each part, with its number of images
 
-    def __init__(self, run: TrainingRun, steps_per_epoch: int, schedule: Callable[[int], float]) -> None:
-        self._run = run
-        self._steps_per_epoch = steps_per_epoch
-        self._schedule = schedule
-        self._first: dict[str, Tensor] = {}
 
-    def record(self, terms: dict[str, Tensor], step: int) -> None:
-        """Record the terms of one 0-based step, or of a part of it."""
-        for name, term in terms.items():
-            at = torch.where(torch.isfinite(term.detach()), NEVER, step)
-            self._first[name] = torch.minimum(self._first[name], at) if name in self._first else at
-        alone = distributed.current().count == 1  # other processes would wait for one that raised
-        if alone and at.device.type == "cpu" and step % EVERY == EVERY - 1:
+class Losses:
+    """The terms of the losses of an epoch: their sums over images, and the first step at which each was NaN or infinite."""
+
+    def __init__(self, run: TrainingRun, batches: Batches, schedule: Callable[[int], float]) -> None:
+        self._run, self._batches, self._schedule = run, batches, schedule
+        self._unread: list[tuple[str, Tensor, int, int]] = []
+        self._sums: dict[str, float] = {}
+        self._first: dict[str, int] = {}
+        # Other processes would wait for one that raised, and a GPU for the host.
+        self._often = batches.device.type == "cpu" and distributed.current().count == 1
+
+    def record(self, parts: Terms, step: int) -> None:
+        """Record the terms of one 0-based step."""
+        self._unread += [(name, term, images, step) for terms, images in parts for name, term in terms.items()]
+        if self._often and step % EVERY == EVERY - 1:
             self.check()
 
     def check(self) -> None:
         """Raise `DivergedError` where a term of any process was not finite."""
-        if not self._first:
-            return
-        steps = distributed.smallest(torch.stack(list(self._first.values()))).tolist()
-        first = dict(zip(self._first, steps, strict=True))
-        step = min(first.values())
-        if step < NEVER:
-            raise DivergedError(self._explain([name for name, at in first.items() if at == step], step))
+        values = torch.stack([term.double() for _, term, _, _ in self._unread]).tolist() if self._unread else []
+        for (name, _, images, step), value in zip(self._unread, values, strict=True):
+            self._sums[name] = self._sums.get(name, 0.0) + value * images
+            if not math.isfinite(value):
+                self._first.setdefault(name, step)
+        self._unread = []
+        first = torch.tensor([self._first.get(name, NEVER) for name in self._sums], device=self._batches.device)
+        steps = distributed.smallest(first).tolist()
+        if (step := min(steps, default=NEVER)) < NEVER:
+            raise DivergedError(
+                self._explain([name for name, at in zip(self._sums, steps, strict=True) if at == step], step)
+            )
+
+    def means(self) -> dict[str, float]:
+        """Return the mean of every term over the images of the epoch, which all processes ask for together."""
+        self.check()
+        sums = torch.tensor(list(self._sums.values()), dtype=torch.float64, device=self._batches.device)
+        means = distributed.total(sums) / len(self._batches.train)
+        return dict(zip(self._sums, means.tolist(), strict=True))
 
     def _explain(self, terms: list[str], step: int) -> str:
         method = self._run.method.name
@@ -115,7 +131,7 @@ class FiniteCheck:
                 "No step was taken yet: look at the images and labels (retinabench inspect), "
                 f"and at the starting values of the method '{method}'."
             )
-        elif LIKELIHOOD in self._first and LIKELIHOOD not in terms:
+        elif LIKELIHOOD in self._sums and LIKELIHOOD not in terms:
             hint = (
                 f"The likelihood was still finite, so a penalty of the method '{method}' overflowed: "
                 "look at its scales (method.*), then lower optimizer.lr."
@@ -126,21 +142,29 @@ class FiniteCheck:
             hint += " bfloat16 holds 8 significant bits: optimizer.precision=float32 tells whether it is that."
         names = " and ".join(f"'{name}'" for name in terms)
         what = f"term {names} is" if len(terms) == 1 else f"terms {names} are"
-        place = f"step {step + 1} (epoch {step // self._steps_per_epoch + 1})"
+        place = f"step {step + 1} (epoch {step // self._batches.steps + 1})"
         return f"the loss {what} not finite at {place}, learning rate {self._schedule(step):.3g}. {hint}"
-
-
-Terms = list[tuple[dict[str, Tensor], int]]  # of each part, with its number of images
 
 
 def describe_batch(labels: Tensor, step: int, batches: Batches, reweight: str) -> BatchInfo:
     """Describe the batch of all processes, of which this one has the labels (B,); all call this together."""
-    size = torch.full((), float(len(labels)), device=labels.device)
+    size = _scalar(float(len(labels)), labels.device)
     if reweight == "minibatch":
         positive, whole = distributed.total(torch.stack([labels.sum(), size]))
         return BatchInfo(step, whole, positive / whole, reweight)
-    share = size.new_full((), batches.positive_share if reweight == "constant" else torch.nan)
-    return BatchInfo(step, distributed.total(size), share, reweight)
+    share = _scalar(batches.positive_share if reweight == "constant" else torch.nan, labels.device)
+    return BatchInfo(step, distributed.total(size.clone()), share, reweight)
+
+
+@cache
+def _scalar(value: float, device: torch.device) -> Tensor:
+    return torch.full((), value, device=device)
+
+
+@cache
+def _share(part: int, batch: int, device: torch.device) -> float:
+    """Return the share of a part of a batch as the device divides, which may be just below 1 for the whole."""
+    return float(part / torch.full((), float(batch), device=device))
 
 
 def gradients(
@@ -163,32 +187,35 @@ def gradients(
 
     def attempt(most: int) -> Terms:
         optimizer.zero_grad(set_to_none=True)
-        parts = max(min(accumulate, max(1, len(labels) // 2)), -(-len(labels) // most))
-        parts = min(parts, max(1, len(labels) // least))
+        parts = max(min(accumulate, max(1, size // 2)), -(-size // most))
+        parts = min(parts, max(1, size // least))
         result: Terms = []
-        for some, theirs in zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True):
-            if len(theirs):  # of a last batch smaller than the number of processes, some get nothing
+        cut = zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True)
+        for some, theirs in cut if parts > 1 else [(images, labels)]:
+            if count := len(theirs):  # of a last batch smaller than the number of processes, some get nothing
                 terms = {
                     name: mean_loss(term.float(), theirs, batch) if term.ndim else term
                     for name, term in objective(some, theirs, batch).items()
                 }
-                loss = sum(terms.values(), torch.zeros((), device=labels.device))
-                torch.autograd.backward(loss * (len(theirs) / batch.size))
-                result.append(({name: term.detach() for name, term in terms.items()}, len(theirs)))
+                first, *others = terms.values()
+                share = _share(count, size, device) if alone else count / batch.size
+                loss = sum(others, first)
+                torch.autograd.backward(loss if alone and share == 1 else loss * share)
+                result.append(({name: term.detach() for name, term in terms.items()}, count))
         return result
 
-    size, device, least = max(1, len(labels)), labels.device, _least_part(model)
-    return with_less(attempt, begin_again, limits, "training", size, device, least)
+    size, device, least, alone = len(labels), labels.device, _least_part(model), distributed.current().count == 1
+    return with_less(attempt, begin_again, limits, "training", max(1, size), device, least)
 
 
 def _kept_buffers(model: nn.Module) -> Callable[[], None]:
     """Return a function that gives the buffers of a network, such as running statistics, their present values again."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
 
-    @torch.no_grad()
     def restore() -> None:
-        for buffer, value in buffers:
-            buffer.copy_(value)
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
 
     return restore
 

@@ -24,7 +24,7 @@ from retinabench.methods.training import distributed
 from retinabench.methods.training.checkpoint import Checkpoint, TrainingState
 from retinabench.methods.training.gradients import (
     BatchInfo,
-    FiniteCheck,
+    Losses,
     Objective,
     cross_entropy,
     describe_batch,
@@ -72,7 +72,12 @@ class Uncompiled(torch.optim.Optimizer):
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
     state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
     load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
-    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients, without a record for PyTorch's profiler, which takes as long as a small step."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
 
     def __init_subclass__(cls) -> None:
         cls.step.hooked = True  # type: ignore[attr-defined]  # no wrapper for PyTorch's profiler, as costly as a small step
@@ -97,10 +102,12 @@ def make_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.Optimizer
     one kernel for all parameters (`fused`).
     """
     groups = parameter_groups(model, config)
-    fused = True if all(p.device.type == "cuda" for group in groups for p in group["params"]) else None
+    devices = {p.device.type for group in groups for p in group["params"]}
+    # On a CPU PyTorch steps through the parameters one by one; to say so saves it the choice at every step.
+    kernel: Any = {"fused": True} if devices == {"cuda"} else {"foreach": False} if devices == {"cpu"} else {}
     if config.name == "adam":
-        return Adam(groups, lr=config.lr, betas=(config.momentum, 0.999), fused=fused)
-    return SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0, fused=fused)
+        return Adam(groups, lr=config.lr, betas=(config.momentum, 0.999), **kernel)
+    return SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0, **kernel)
 
 
 def set_pace(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], lr_factor: float) -> None:
@@ -332,9 +339,8 @@ def _epoch(
     ranks = distributed.current()  # every process has noise of its own
     noise = torch_generator(batches.device, run.seed, "noise", epoch, *(ranks.rank,) * (ranks.rank > 0))
     use_generator(model, noise)
-    finite = FiniteCheck(run, batches.steps, schedule)
+    losses = Losses(run, batches, schedule)
     model.train()
-    totals: dict[str, Tensor] = {}
     step = epoch * batches.steps
     for images, labels in batches.epoch(epoch, ranks.rank, ranks.count):
         rate = schedule(step)
@@ -345,13 +351,9 @@ def _epoch(
             objective, model, optimizer, images, labels, batch, noise, batches.limits,
             run.optimizer.accumulate,
         )  # fmt: skip
-        for terms, part in parts:
-            finite.record(terms, step)
-            for name, term in terms.items():
-                totals[name] = totals.get(name, 0) + term.double() * part
+        losses.record(parts, step)
         distributed.sum_gradients(p for group in optimizer.param_groups for p in group["params"])
         optimizer.step()
         step += 1
         advance(1)
-    finite.check()
-    return {name: float(distributed.total(value)) / len(batches.train) for name, value in totals.items()}
+    return losses.means()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
@@ -101,9 +102,9 @@ def sample_seeds(samples: int, generator: torch.Generator) -> list[int]:
     return seeds
 
 
-def precision(run: TrainingRun, device: torch.device) -> torch.autocast:
+def precision(run: TrainingRun, device: torch.device) -> AbstractContextManager[object]:
     """Return the context in which the run's networks compute; losses and probabilities stay in float32."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=run.optimizer.precision == "bfloat16")
+    return torch.autocast(device.type, torch.bfloat16) if run.optimizer.precision == "bfloat16" else nullcontext()
 
 
 def network_state(model: nn.Module) -> State:

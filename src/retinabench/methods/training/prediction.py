@@ -23,7 +23,8 @@ from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training import distributed
 from retinabench.methods.training.gradients import find_limit, share_limits
 from retinabench.methods.training.posterior import Posterior, precision, sample_seeds
-from retinabench.metrics.classification import auroc, nll
+from retinabench.metrics.classification import auroc_of, nll_of
+from retinabench.metrics.weighted_images import Cases
 
 VALIDATION_BATCH = 256
 
@@ -117,7 +118,8 @@ def validation_scores(
             f"after epoch {epoch + 1} the network predicts values that are not finite, though its losses were "
             "finite: its weights or running statistics overflowed. Lower optimizer.lr."
         )
-    scores = {"auroc": float(auroc(label, prob)), "nll": float(nll(label, prob))}
+    images = Cases(label, prob).weighted()
+    scores = {"auroc": float(auroc_of(images)), "nll": float(nll_of(images))}
     if math.isnan(scores["auroc"]) and run.optimizer.select == "auroc":
         raise InputError(
             "the validation split holds one class only, so that no AUROC can choose the epoch",

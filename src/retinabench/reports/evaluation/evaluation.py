@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.files import check
 from retinabench.metrics import selective
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
@@ -24,6 +26,7 @@ from retinabench.metrics.paired import Methods, PairedSet, Subsets, check_seeds,
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue, referred_scores
 from retinabench.metrics.rejection import Rejections, compare_uncertainties
+from retinabench.metrics.replicates import kept_columns
 from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
 from retinabench.metrics.uncertainty import binary_entropy, referral_uncertainty
@@ -469,15 +472,24 @@ def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
 
 
 def _add_curves(found: Evaluation, i: int, name: str) -> None:
+    cases, seed = found.cases[i, name], found.settings.seed
     replicates = min(found.settings.bootstrap, MOST_BAND_REPLICATES)
-    values, curves = replicated(found.cases[i, name], AllCurves, replicates, found.settings.seed)
-    low, high = percentile_interval(curves.mean(axis=0), points=True)
+    parts: list[object] = [check(Path(__file__)).read_bytes(), [replicates, seed, len(cases)]]
+    for case in cases:
+        parts += [case.label, case.prob, case.uncertainty, cluster_codes(case.cluster)[0], case.threshold]
+
+    def compute() -> dict[str, Floats]:
+        values, curves = replicated(cases, AllCurves, replicates, seed)
+        low, high = percentile_interval(curves.mean(axis=0), points=True)
+        return {"values": values.mean(axis=0), "low": low, "high": high}
+
+    kept = kept_columns(parts, replicates * sum(map(len, cases)), compute)
     start = 0
     grids: dict[str, Floats] = dict.fromkeys((*METRICS, "roc"), GRID)
     for key, x in {**grids, "observed": np.arange(BINS, dtype=np.float64)}.items():
         part = slice(start, start + len(x))
         start = part.stop
-        found.curves[i, name, key] = Band(x, values[:, part].mean(axis=0), low[part], high[part])
+        found.curves[i, name, key] = Band(x, kept["values"][part], kept["low"][part], kept["high"][part])
 
 
 def _add_changes(found: Evaluation, i: int) -> None:

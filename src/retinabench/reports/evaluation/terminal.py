@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Group
@@ -19,7 +20,6 @@ from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.clinical.screening_report import FEW_PATIENTS, POOR, Baseline, Kind, judge
 from retinabench.metrics.clinical.thresholds import DEFAULT
-from retinabench.metrics.comparison import Comparison
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
@@ -29,6 +29,9 @@ from retinabench.reports import grades
 from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value, percent, pooled
 from retinabench.reports.toolkit.pages import counted, macros
 from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table, to_terminal
+
+if TYPE_CHECKING:
+    from retinabench.metrics.comparison import Comparison
 
 TELLING = 0.05
 NAMED = 4  # scores that a sentence names
