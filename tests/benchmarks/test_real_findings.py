@@ -91,10 +91,10 @@ def test_every_step_runs_at_small_size_and_the_tables_are_written(tmp_path):
     source, out, tables = (tmp_path / name for name in ("source", "out", "tables"))
     source.mkdir()
     tables.mkdir()
-    rows = [f"{k}.png,image{k},{('train', 'test')[k % 2]},{k // 2 % 5}" for k in range(60)]
+    rows = [f"{k}.png,image{k},{'train' if k % 5 else 'test'},{k % 4}" for k in range(30)]
     (source / "labels.csv").write_text("\n".join(["file,name,split,grade", *rows]))
-    write_pictures(source, "", [(f"images/{k}.png", k // 2 % 5) for k in range(60)], "folder")
-    quick = ["--out", str(out), "--size", "64", "--words", "optimizer.epochs=1"]
+    write_pictures(source, "", [(f"images/{k}.png", k % 4) for k in range(30)], "folder")
+    quick = ["--out", str(out), "--size", "32", "--words", "optimizer.epochs=1"]
     for step in ("heads", "search", "finetuned", "views", "scratch"):
         more = ["--source", str(source)] if step in ("heads", "scratch") else []
         only = "FSVI" if step == "search" else "MAP"

@@ -116,7 +116,6 @@ def test_jax_traces_and_differentiates_the_density(target):
     assert np.asarray(slope) == pytest.approx(problem.gradient(w), rel=1e-6, abs=1e-8)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_exact_draws_are_submitted_and_stand_among_the_shipped_entries(tmp_path, capsys):
     """Rejection from the prior of `logistic`: independent draws of the posterior, .21 / √S away."""
     problem = rb.fidelity.problem("logistic")
@@ -142,8 +141,6 @@ def test_exact_draws_are_submitted_and_stand_among_the_shipped_entries(tmp_path,
     assert {"NUTS, one chain", "MAP"} <= {one["title"] for one in board["entries"] if one["shipped"]}
     assert mine["rank"]["best"] == row["best"]
     assert mine["groups"]["all"]["variance_ratio"]["value"] == pytest.approx(1, abs=0.2)
-    assert run(["fidelity", "board", str(tmp_path / "runs"), "--out", str(tmp_path / "board"), "--bootstrap", "0"]) == 0
-    assert "rejection" in (tmp_path / "board" / "board.md").read_text()
 
 
 @pytest.mark.parametrize("draws", [np.zeros((4, 5)), np.zeros(6), np.full((4, 6), np.nan), np.zeros((0, 6))])
