@@ -19,7 +19,6 @@ import gpu_methods
 import memory
 import toolkit
 
-import methods
 from retinabench.experiments.config import load_run
 
 TOY = "--device cpu --size 64 --width 8 --batch 4 --steps 2 --warm 1 --methods"
@@ -77,30 +76,6 @@ def test_the_work_of_a_resnet_50_is_the_known_one():
 def test_a_ratio_is_the_median_over_rounds():
     times = iter([1.0, 2.0, 1.0, 3.0, 1.0, 10.0])
     assert toolkit.ratio(lambda: next(times), lambda: next(times), 3)[:2] == (3.0, 7.0)
-
-
-def test_steps_are_timed_from_the_second_on():
-    clock = gpu_methods.Clock(torch.device("cpu"))
-    clock.marks = [0.0, 9.0, 10.0, 11.0, 13.0]
-    assert clock.median() == 1.0
-    with clock.track("x", 1) as advance:
-        advance(0)
-    assert len(clock.marks) == 6
-
-
-def test_options_have_the_types_of_their_defaults():
-    given = ["--studies", "3", "--sizes", "1", "2", "--zones", "--table", "p.csv", "--data", "a=b", "--data", "c=d"]
-    options = toolkit.parse("", given, studies=5, sizes=[7], zones=False, table=None, data=[], out=Path("x"))
-    assert vars(options) == {
-        "studies": 3, "sizes": [1, 2], "zones": True, "table": Path("p.csv"), "data": ["a=b", "c=d"], "out": Path("x"),
-    }  # fmt: skip
-
-
-def test_a_prediction_is_timed():
-    run = load_run(None, ["model.width=4", "model.stem=small"], data="none")
-    threads = torch.get_num_threads()
-    assert methods.predictor(run)() > 0
-    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The driver of the campaigns (limits of a trial, log, table), and the short form of `make torture`: first trials of some batches."""
+"""The limits of a trial, and the short form of `make torture`: first trials of some batches."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from torture.outcomes import Outcome, OutcomeLog, Verdict, failures, table
-from torture.trees import without_seconds
 from torture.trial import command, isolated
 
 EXAMINE, TRAIN, CHAINS = 11, 0, 12  # seeds of a quick verb, of a training, and of a damaged set of chains
@@ -49,30 +47,6 @@ def test_a_command_that_prints_a_traceback_or_hangs_is_broken() -> None:
         "import sys; sys.exit(print('retinabench: error: a.csv: is empty.', file=sys.stderr) or 2)", program=python
     )
     assert said.refused
-
-
-def test_the_log_counts_a_repeated_case_once_and_survives_a_cut_line(tmp_path: Path) -> None:
-    log = OutcomeLog(tmp_path / "log.jsonl")
-    log.outcome("a", 0, "kills", Outcome("a", "first", Verdict.FAILED, "it | broke"))
-    log.outcome("a", 0, "kills", Outcome("a", "first", Verdict.EQUAL))
-    log.outcome("b", 0, "inputs", Outcome("b", "second", Verdict.REFUSED))
-    log.outcome("b", 0, "inputs", Outcome("b", "third", Verdict.SKIPPED))
-    with log.path.open("ab") as file:
-        file.write(b'{"name": "a", "se')
-    assert failures(log) == []
-    assert table(log).splitlines()[2:] == [
-        "| a | 1 kills | 0 | 1 | 0 | 0 | 0 |",
-        "| b | 1 inputs | 1 | 0 | 0 | 1 | 0 |",
-        "| all | 2 trials | 1 | 1 | 0 | 1 | 0 |",
-    ]
-
-
-def test_seconds_are_left_out_when_a_ranking_is_compared(tmp_path: Path) -> None:
-    found = []
-    for seconds, value in ((0.7, 0.5), (1.9, 0.5), (0.7, 0.6)):
-        (tmp_path / "ranking.csv").write_text(f"rank,value,seconds,attempts\n1,{value},{seconds},1\n")
-        found.append(without_seconds(tmp_path / "ranking.csv"))
-    assert found[0] == found[1] != found[2]
 
 
 def test_an_interrupted_run_continues(tmp_path: Path) -> None:
