@@ -118,14 +118,19 @@ def test_the_memory_of_a_training_image_is_counted(capsys):
 @pytest.mark.parametrize(
     "command",
     [
-        "clinic.py --studies 2", "sentences.py --studies 1 --patients 100 --whole 200", "guarantees.py --studies 2 --patients 100", "new_data.py --studies 100",
+        "clinic.py --studies 2", "sentences.py --studies 1 --patients 100 --whole 200",
+        "guarantees.py --studies 2 --patients 100", "new_data.py --studies 100",
         "examination_guarantees.py --examinations 2", "score.py --images 300 --replicates 3",
         "scale.py --part samples --shrink 500", "loader.py --images 64 --rounds 1 --sizes 64",
         "prepare.py --rounds 1 --size 64", "methods.py --rounds 1 --steps 1 --width 4 --methods map",
         "methods.py --rounds 1 --heads map",
         "strategies.py", "interval_coverage.py --studies 1 --patients 30 --settings domains",
         "memory.py map --model lenet --size 32", "hmc.py fundus --rounds 1 --steps 2 --chains 2",
-        "fidelity_board.py --tiers 3 --tasks logistic --seeds 0 1 --entries map dropout && fidelity_baselines.py fidelity-runs --out packed",
+        pytest.param(
+            "fidelity_board.py --tiers 3 --tasks logistic --seeds 0 1 --entries map dropout && "
+            "fidelity_baselines.py fidelity-runs --out packed",
+            id="submissions of a board, packed",
+        ),
     ],
 )  # fmt: skip
 def test_a_script_runs_to_its_end(command, tmp_path):
