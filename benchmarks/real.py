@@ -326,11 +326,17 @@ def division_of(number: int) -> int:
 
 
 def cross_validations(
-    preset: str, data: Path, methods: Mapping[str, list[str]], count: int
+    preset: str, data: Path, methods: Mapping[str, list[str]], count: int, options: argparse.Namespace
 ) -> Iterator[tuple[str, int, Run]]:
     """Yield the cross-validations: of all methods the first number, then the next one."""
-    for number, (label, words) in product(range(count), methods.items()):
-        settings = [*words, f"cross_validation.folds={FOLDS}", f"cross_validation.repeat={division_of(number)}"]
+    asked = {label: words for label, words in methods.items() if label in (options.only or methods)}
+    for number, (label, words) in product(range(count), asked.items()):
+        settings = [
+            *words,
+            *options.words,
+            f"cross_validation.folds={FOLDS}",
+            f"cross_validation.repeat={division_of(number)}",
+        ]
         yield label, number, load_run(preset, settings, data=str(data), task="in_domain", seed=number)
 
 
@@ -406,7 +412,7 @@ def standardised(values: NDArray[np.generic], folder: Path) -> Tensor:
 
 def heads(out: Path, options: argparse.Namespace) -> None:
     """Compute the features and the heads of all methods, then the views of MAP."""
-    prepare("idrid", out / "data", recipe=Recipe(SIZE), source=options.source, workers=1)
+    prepare("idrid", out / "data", recipe=Recipe(options.size or SIZE), source=options.source, workers=1)
     data, extract = open_prepared(out / "data"), Extractor(TRUNK, CPU)
 
     def features(cell: Cell) -> NDArray[np.generic]:
@@ -419,7 +425,7 @@ def heads(out: Path, options: argparse.Namespace) -> None:
 
     task = load_task(str(out / "data"), "in_domain")
     networks = Networks(out / "heads", ImageRuns(task), features, standardised, batch=256)
-    order = list(cross_validations("real/frozen", out / "data", METHODS, options.seeds * REPEATS))
+    order = list(cross_validations("real/frozen", out / "data", METHODS, options.seeds * REPEATS, options))
     # Of the first seed all methods, one division after the other; of each further seed first the methods that are pooled.
     order.sort(key=lambda one: (one[1] // REPEATS, one[1] >= REPEATS and one[0] not in POOLED, one[1]))
     compute(networks, order)
@@ -433,9 +439,11 @@ def search(out: Path, options: argparse.Namespace) -> None:
     none = np.empty(0, np.intp)
     task = replace(task, splits={"train": training, "validation": none, "test": none})
     for label, (fixed, free) in GRIDS.items():
+        if label not in (options.only or GRIDS):
+            continue
         for values in product(*free.values()):
             point = [f"{name}={value}" for name, value in zip(free, values, strict=True)]
-            words = [*fixed, *point, f"cross_validation.folds={FOLDS}"]
+            words = [*fixed, *point, *options.words, f"cross_validation.folds={FOLDS}"]
             run = load_run("real/frozen", words, data=str(out / "data"), task="in_domain", seed=0)
             try:
                 found = read_predictions(execute_run(ImageRuns(task), run, out / "search", Resources("cpu")) / FILE)
@@ -449,19 +457,19 @@ def search(out: Path, options: argparse.Namespace) -> None:
 
 def finetuned(out: Path, options: argparse.Namespace) -> None:
     """Train the fine-tuned networks."""
-    networks, order, _ = fine_tuning(out, options.runs)
+    networks, order, _ = fine_tuning(out, options)
     compute(networks, order)
 
 
 def views(out: Path, options: argparse.Namespace) -> None:
     """Predict the views by the fine-tuned networks of MAP."""
-    networks, order, extract = fine_tuning(out, options.runs)
+    networks, order, extract = fine_tuning(out, options)
     compute_views(networks, order, lambda cell: computed(networks.runs.task.data, cell, of_views(extract)))
 
 
-def fine_tuning(out: Path, count: int) -> tuple[Networks, Order, Extract]:
+def fine_tuning(out: Path, options: argparse.Namespace) -> tuple[Networks, Order, Extract]:
     """Return the fine-tuned networks, their cross-validations, and what computes the outputs of the frozen stages."""
-    order = list(cross_validations("real/finetuned", out / "data", FINETUNED, count))
+    order = list(cross_validations("real/finetuned", out / "data", FINETUNED, options.runs, options))
     task, extract = load_task(str(out / "data"), "in_domain"), frozen_stages(order[0][2])
 
     def outputs(cell: Cell) -> NDArray[np.generic]:
@@ -476,7 +484,7 @@ def fine_tuning(out: Path, count: int) -> tuple[Networks, Order, Extract]:
 def scratch(out: Path, options: argparse.Namespace) -> None:
     """Train networks from scratch, of each division MAP before MC dropout; damage of other strengths is not predicted."""
     folder = out / "scratch"
-    prepare("idrid", folder / "data", recipe=Recipe(SCRATCH_SIZE), source=options.source, workers=1)
+    prepare("idrid", folder / "data", recipe=Recipe(options.size or SCRATCH_SIZE), source=options.source, workers=1)
     task = load_task(str(folder / "data"), "in_domain")
     networks = Networks(
         folder,
@@ -484,7 +492,7 @@ def scratch(out: Path, options: argparse.Namespace) -> None:
         lambda cell: stored(folder / "damage" / cell.file, lambda: computed(task.data, cell, lambda images: images)),
         standardised,
     )
-    order = cross_validations("real/small", folder / "data", SCRATCH, options.seeds * REPEATS)
+    order = cross_validations("real/small", folder / "data", SCRATCH, options.seeds * REPEATS, options)
     order = sorted(order, key=lambda one: (division_of(one[1]), one[0] != "MAP"))
     compute(networks, order, lambda cell: not cell.kind or cell.strength == EVERYWHERE)
 
@@ -499,6 +507,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("results-real"))
     parser.add_argument("--seeds", type=int, default=3, help="of each division")
     parser.add_argument("--runs", type=int, default=5, help="fine-tuned cross-validations, of the divisions in turn")
+    parser.add_argument("--only", nargs="+", help="these methods alone")
+    parser.add_argument("--size", type=int, help="of the images, to try the script")
+    parser.add_argument("--words", nargs="+", default=[], help="key=value for every run, such as optimizer.epochs=1")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     STEPS[options.step](options.out, options)

@@ -2,24 +2,17 @@
 
     OMP_NUM_THREADS=1 python benchmarks/score.py [--images 42670] [--replicates 100]
     python benchmarks/score.py --part engine [--images 45000] [--replicates 20]
-    python benchmarks/score.py --part large [--images 1000000] [--replicates 10] [--samples 5]
 
 `curves`: scikit-learn's loop ranks the retained images anew at every count. Its time at every count is extrapolated from a
 stratified sample of counts, and said to be; the values at the sampled counts are compared with ours.
 
 `engine`: the bootstrap replicates of every default score in the four sets, in processor seconds.
-
-`large`: reading and scoring of a large table, and the largest memory.
 """
 
 from __future__ import annotations
 
-import resource
-import tempfile
 import time
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -28,9 +21,8 @@ from toolkit import parse
 
 from retinabench.metrics.bootstrap import BLOCK, cluster_codes, keep_memory, replicate_weight
 from retinabench.metrics.image_sets import ImageSet, SetEvaluator, image_sets
-from retinabench.metrics.scoring import referral_curve, score
+from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.uncertainty import decompose, referral_uncertainty
-from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
 
@@ -105,30 +97,9 @@ def processor(f, *given, **options):
     return time.process_time() - start, out
 
 
-def large(samples: int, images: int, replicates: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder, f"large.{ending}") for ending in ("csv", "parquet")]
-        for path in paths:
-            write_predictions(both_domains(images, samples), path)
-        for path in paths:
-            seconds, predictions = processor(read_predictions, path)
-            print(f"read {path.suffix[1:]:7s} {images} images, S = {samples}: {seconds:6.1f} processor seconds")
-    for name in ("total", "epistemic"):
-        point, _ = processor(score, predictions, bootstrap=0, uncertainty=name)
-        start = time.perf_counter()
-        all_, _ = processor(score, predictions, bootstrap=replicates, uncertainty=name)
-        wall = time.perf_counter() - start
-        print(
-            f"referral by {name}: without intervals {point:.0f} processor seconds; 1,000 replicates "
-            f"{1000 * (all_ - point) / replicates:.0f} (from {replicates}); wall {wall:.0f} s for {replicates}"
-        )
-    print(f"largest memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
-
-
 def main() -> None:
-    options = parse(__doc__, part="curves", images=0, replicates=0, samples=5)
+    options = parse(__doc__, part="curves", images=0, replicates=0)
     sizes = {"curves": (curves, 42_670, 100), "engine": (engine, 45_000, 20)}
-    sizes["large"] = partial(large, options.samples), 1_000_000, 10
     function, images, replicates = sizes[options.part]
     function(options.images or images, options.replicates or replicates)
 

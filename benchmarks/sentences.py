@@ -33,8 +33,6 @@ KNOWN = {
     "guesses": {"AUROC": 0.5, "beyond random": 0.0}, "no difference from calling none": {"net benefit": 0.0, "beyond random": 0.0},
     "uncertainty that knows nothing": {"beyond random": 0.0},
 }  # fmt: skip
-PATIENTS = (100, 300, 1000)
-WHOLE = 40_000
 REPLICATES = 200
 
 
@@ -93,23 +91,30 @@ def wrong(sentence: tuple[str, str], truth: dict[str, float]) -> bool:
 
 
 def main() -> None:
-    asked = parse(__doc__, population=Path("population.csv"), studies=200, out=Path("sentences.jsonl"))
+    asked = parse(
+        __doc__, population=Path("population.csv"), studies=200, patients=[100, 300, 1000], whole=40_000,
+        out=Path("sentences.jsonl"),
+    )  # fmt: skip
     lines = kept_lines(asked.out)
     done = {(one["case"], one["patients"], one["number"]) for one in lines}
-    wanted = [(case, WHOLE, 0) for case in CASES]
-    wanted += [(case, patients, number) for number in range(asked.studies) for case in CASES for patients in PATIENTS]
+    wanted = [(case, asked.whole, 0) for case in CASES]
+    wanted += [
+        (case, patients, number) for number in range(asked.studies) for case in CASES for patients in asked.patients
+    ]
     for case, patients, number in wanted:
         if (case, patients, number) in done:
             continue
         sentences, numbers = said(
-            study(asked.population, case, patients, number), 0 if patients == WHOLE else REPLICATES
+            study(asked.population, case, patients, number), 0 if patients == asked.whole else REPLICATES
         )
         lines.append({"case": case, "patients": patients, "number": number, "said": sentences, "numbers": numbers})
         keep_lines(asked.out, lines[-1])
-    truth = {one["case"]: one["numbers"] | KNOWN.get(one["case"], {}) for one in lines if one["patients"] == WHOLE}
+    truth = {
+        one["case"]: one["numbers"] | KNOWN.get(one["case"], {}) for one in lines if one["patients"] == asked.whole
+    }
     counts: dict[tuple[str, int, str, str], list[bool]] = defaultdict(list)
     for one in lines:
-        if one["patients"] != WHOLE:
+        if one["patients"] != asked.whole:
             for command, sentence in one["said"].items():
                 if command != "groups" or one["case"] == "sites that do not differ":
                     counts[one["case"], one["patients"], command, sentence].append(

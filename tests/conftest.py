@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.browsers import chromium
-from support.legible import legible  # noqa: F401
+from support.legible import legible, undrawn  # noqa: F401
 
 os.environ["RETINABENCH_CACHE"] = ""  # no test reads or writes the user's files
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -27,7 +27,7 @@ def shared():
     return shared_path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser():
-    """A browser for the tests of a module; while it runs, its event loop forbids others."""
+    """A browser for all tests of a process: its start costs a second."""
     yield from chromium()

@@ -52,6 +52,7 @@ def test_a_model_that_knows_both_and_one_that_knows_neither():
             assert abs(middle) < 0.06  # 4 standard errors of 4,000 images
 
 
+@pytest.mark.slow
 def test_the_command_at_small_size(tmp_path, capsys):
     words = [word for setting in ("optimizer.epochs=1", "model.width=4") for word in ("--words", setting)]
     small = ["--images", "256", "--size", "16", "--seeds", "1", "--members", "2", "--replicates", "5", "--workers", "1"]

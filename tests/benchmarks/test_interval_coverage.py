@@ -43,7 +43,8 @@ def test_intervals_cover_and_tests_keep_their_level():
     assert np.mean(p < 0.05) <= 0.05 + 0.05  # 320 p-values of 40 studies
 
 
-@pytest.mark.parametrize("variant", [pytest.param("accurate", marks=pytest.mark.slow), "rare"])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["accurate", "rare"])
 def test_intervals_cover_where_errors_and_disease_are_rare(tmp_path, variant):
     """40 studies of 100 patients of a population like a real model's on real patients, where t intervals held in 54 to 85 %."""
     table = tmp_path / "population.csv"

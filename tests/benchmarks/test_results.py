@@ -25,12 +25,6 @@ def test_the_excess_risk_is_the_mean_divergence_and_the_expected_excess_nll():
     assert results.excess_risk(true, prob) == pytest.approx(expected_nll - entropy([true, 1 - true]).mean(), rel=1e-12)
 
 
-def test_cells():
-    assert results.cell([0.5]) == "0.5000"
-    assert results.cell([0.4, 0.5, 0.6]) == "0.5000 ± 0.0577"
-    assert results.cell([0.4, None]) == "undefined"
-
-
 @pytest.mark.slow
 def test_the_table_at_toy_scale(tmp_path):
     table = tmp_path / "synthetic.csv"

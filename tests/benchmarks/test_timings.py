@@ -1,5 +1,6 @@
 """The timing scripts run, at toy size; their figures are for an idle machine and are not looked at."""
 
+import gzip
 import json
 import re
 import subprocess
@@ -9,17 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from conftest import shared_path
+
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import gpu_hmc
 import gpu_methods
 import memory
-import sgmcmc
 import toolkit
 
-import methods
 from retinabench.experiments.config import load_run
-from retinabench.fidelity.targets.target import TARGETS
 
 TOY = "--device cpu --size 64 --width 8 --batch 4 --steps 2 --warm 1 --methods"
 
@@ -30,6 +30,7 @@ def on_a_toy(tmp_path, capsys, *words):
     return capsys.readouterr().out.splitlines(), json.loads(out.read_text())
 
 
+@pytest.mark.slow
 def test_the_gpu_benchmark_s_lines_run_without_a_card(tmp_path, capsys):
     lines, figures = on_a_toy(tmp_path, capsys, "map", "dropout", "--eager")
     assert figures["methods"]["dropout"]["training"] > 0
@@ -42,6 +43,7 @@ def test_the_gpu_benchmark_s_lines_run_without_a_card(tmp_path, capsys):
         assert re.search(r"\d%", line)
 
 
+@pytest.mark.slow
 def test_the_gpu_benchmark_goes_on_after_what_fails(tmp_path, capsys, monkeypatch):
     def broken(model):
         raise RuntimeError("no compiler\nhere")
@@ -76,39 +78,7 @@ def test_a_ratio_is_the_median_over_rounds():
     assert toolkit.ratio(lambda: next(times), lambda: next(times), 3)[:2] == (3.0, 7.0)
 
 
-def test_steps_are_timed_from_the_second_on():
-    clock = gpu_methods.Clock(torch.device("cpu"))
-    clock.marks = [0.0, 9.0, 10.0, 11.0, 13.0]
-    assert clock.median() == 1.0
-    with clock.track("x", 1) as advance:
-        advance(0)
-    assert len(clock.marks) == 6
-
-
-def test_options_have_the_types_of_their_defaults():
-    given = ["--studies", "3", "--sizes", "1", "2", "--zones", "--table", "p.csv", "--data", "a=b", "--data", "c=d"]
-    options = toolkit.parse("", given, studies=5, sizes=[7], zones=False, table=None, data=[], out=Path("x"))
-    assert vars(options) == {
-        "studies": 3, "sizes": [1, 2], "zones": True, "table": Path("p.csv"), "data": ["a=b", "c=d"], "out": Path("x"),
-    }  # fmt: skip
-
-
-def test_a_prediction_is_timed():
-    run = load_run(None, ["model.width=4", "model.stem=small"], data="none")
-    threads = torch.get_num_threads()
-    assert methods.predictor(run)() > 0
-    assert torch.get_num_threads() == threads
-
-
-def test_the_samplers_timings_run_with_or_without_their_opponents(monkeypatch, capsys):
-    monkeypatch.setattr(sgmcmc, "FIRST", 2)
-    of = TARGETS["energy-gap"]
-    sgmcmc.compare(of, sgmcmc.drawn_energy(of.train), 1, 1)
-    said = capsys.readouterr().out
-    assert "posteriors" in said
-    assert re.search(r"a sequential member: -?\d+\.\d+ of a fresh one", said)
-
-
+@pytest.mark.slow
 def test_the_gpu_benchmark_of_the_sampler_runs_without_a_card(capsys):
     assert gpu_hmc.main(["--toy"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -121,6 +91,7 @@ def test_the_gpu_benchmark_of_the_sampler_runs_without_a_card(capsys):
     assert re.search(r"reference of energy-gap, .*: \d+\.\d s; acceptance", lines[12])
 
 
+@pytest.mark.slow
 def test_the_gpu_benchmark_of_the_sampler_fails_on_numbers_that_are_apart(capsys, monkeypatch):
     monkeypatch.setitem(gpu_hmc.APART, torch.float32, 1e-12)
     assert gpu_hmc.main(["--toy"]) == 1
@@ -147,19 +118,28 @@ def test_the_memory_of_a_training_image_is_counted(capsys):
 @pytest.mark.parametrize(
     "command",
     [
-        "clinic.py --studies 2", "guarantees.py --studies 2 --patients 100", "new_data.py --studies 100",
+        "clinic.py --studies 2", "sentences.py --studies 1 --patients 100 --whole 200",
+        "guarantees.py --studies 2 --patients 100", "new_data.py --studies 100",
         "examination_guarantees.py --examinations 2", "score.py --images 300 --replicates 3",
         "scale.py --part samples --shrink 500", "loader.py --images 64 --rounds 1 --sizes 64",
         "prepare.py --rounds 1 --size 64", "methods.py --rounds 1 --steps 1 --width 4 --methods map",
         "methods.py --rounds 1 --heads map",
         "strategies.py", "interval_coverage.py --studies 1 --patients 30 --settings domains",
         "memory.py map --model lenet --size 32", "hmc.py fundus --rounds 1 --steps 2 --chains 2",
-        "fidelity_board.py --tiers 3 --tasks logistic --seeds 0 --entries map",
+        pytest.param(
+            "fidelity_board.py --tiers 3 --tasks logistic --seeds 0 1 --entries map dropout && "
+            "fidelity_baselines.py fidelity-runs --out packed",
+            id="submissions of a board, packed",
+        ),
     ],
 )  # fmt: skip
 def test_a_script_runs_to_its_end(command, tmp_path):
-    script, *words = command.split()
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / script
-    done = subprocess.run([sys.executable, path, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout
+    if command.startswith("sentences"):
+        population = gzip.decompress(shared_path("cases", "population.csv.gz").read_bytes())
+        (tmp_path / "population.csv").write_bytes(population)
+    for one in command.split(" && "):
+        script, *words = one.split()
+        path = Path(__file__).resolve().parents[2] / "benchmarks" / script
+        done = subprocess.run([sys.executable, path, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert done.stdout

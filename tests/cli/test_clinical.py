@@ -14,6 +14,8 @@ import retinabench as rb
 from retinabench.cli.main import run
 from support.follow_ups import certificate, follow_up, predictions_of
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def table(tmp_path, name="predictions.csv", n=120, **columns):
     rng = np.random.default_rng(0)

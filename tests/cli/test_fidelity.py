@@ -18,6 +18,8 @@ from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import classified
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.mark.parametrize(
     ("words", "says"),
@@ -62,21 +64,15 @@ def test_tasks_are_listed_and_defined(capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["run", "mapp", "--task", "fundus"], "Did you mean 'map'"),
         (["run", "map", "--task", "fundsu"], "Did you mean 'fundus'"),
-        (["run", "map"], "--task"),
         (["run", "map", "--task", "fundus", "--data", "."], "come with the package"),
         (["run", "map", "--task", "energy-gap"], "do not come with the package"),
         (["run", "map", "--task", "energy-gap", "--data", "nowhere"], "does not exist"),
-        (["run", "map", "--task", "fundus", "optimizer.lrr=1"], "Did you mean 'lr'"),
         (["run", "map", "--task", "fundus", "optimizer.epochs=2000"], "Lower optimizer.epochs to 1000"),
         (["run", "temperature", "--task", "fundus"], "validation labels"),
-        (["run", "map", "--task", "fundus", "--budget", "0"], "--budget"),
         (["run", "map", "--task", "fundus", "--budget", "inf"], "--budget"),
-        (["score", "nowhere.csv", "--task", "fundus"], "does not exist"),
         (["board", "nowhere"], "does not exist"),
         (["import", "p.csv", "--task", "kit-uci", "--out", "k.txt"], "k.txt: is not the name of an .npz file"),
-        (["board", ".", "--data", "idrid"], "is not TASK=PATH"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_exit_code_2(arguments, says, capsys, faked, tmp_path, monkeypatch):

@@ -10,8 +10,9 @@ import pytest
 import typer
 
 import retinabench as rb
-from retinabench.cli.application import MOST_REPLICATES
 from retinabench.cli.main import command_line, run
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def parameters(command, path=()):
@@ -42,12 +43,6 @@ def test_options_of_all_verbs_have_one_description():
             said[name].add(one.help)
     for name in ("--json", "--quiet", "--device", "--softmax", "--grades", "--uncertainty", "--readers", "--engine"):
         assert len(said[name]) == 1, name
-
-
-@pytest.mark.parametrize("words", [["score", "f"], ["compare", "f", "f"], ["report", "f"], ["leaderboard"], ["transfer", "f"], ["occlude", "f"]])  # fmt: skip
-def test_a_number_of_replicates_that_never_ends_is_refused(words, capsys):
-    assert run([*words, "--bootstrap", str(MOST_REPLICATES + 1)]) == 2
-    assert "'--bootstrap': Input should be less than or equal to 1000000" in capsys.readouterr().err
 
 
 N = 60

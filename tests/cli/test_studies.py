@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import types
 
 import pytest
-from rich.console import Console
 
 from cli.test_main import one_line
 from retinabench.cli import main as cli
 from retinabench.experiments.config import load_run
 from retinabench.experiments.engines.scheduler import Outcome
-from retinabench.experiments.search.ranking import ranking_table
 from retinabench.experiments.study.study import workspace
-from retinabench.reports.toolkit.tables import to_terminal
 from support.helpers import TINY, make_prepared
-from support.rankings import mixed_ranking
 from support.searching import Serial, pretend
 from support.studies import BOTH
 from support.studies import SPACE as SPACE_STUDIES
@@ -88,13 +83,6 @@ def test_the_same_command_continues_and_says_so(command, capsys):
     assert command.engine.computed == []
 
 
-def test_progress_names_values_and_what_went_wrong(command, capsys):
-    assert command() == 0
-    err = capsys.readouterr().err
-    assert re.search(r"^1 of 6: 0\.\d{4}$", err, re.MULTILINE)
-    assert re.search(r"^[2-6] of 6: diverged$", err, re.MULTILINE)
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -148,17 +136,6 @@ def test_a_trial_whose_folder_is_gone_or_failed_recommends_no_other_in_its_place
     assert command("--quiet") == 0
     assert command("--quiet", "--trials", 7, work=lambda job: Outcome(job, "failed", None, 1.0, 1, "it broke")) == 1
     assert "1 trials failed, and the others are ranked" in one_line(capsys)
-
-
-def test_the_table_shows_the_best_and_counts_the_others():
-    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    with console.file:
-        console.print(to_terminal(ranking_table(mixed_ranking())))
-    text = " ".join(console.export_text().split())
-    trials = re.findall(r"(?<!\S)(\d+) (0\.\d{4})", text)
-    assert trials == [(str(i), f"{0.5 + 0.01 * i:.4f}") for i in range(39, 29, -1)]
-    for part in ("28 more in ranking.csv", "1 diverged (trial 1: it broke)", "1 out of memory (trial 2"):
-        assert part in text
 
 
 STUDY = """

@@ -167,16 +167,3 @@ def test_a_trained_run_predicts_another_table_of_the_same_columns(trained, tmp_p
         run(["predict", str(run_folder), "--data", str(tmp_path / "less"), "--out", str(tmp_path / "q.csv"), "-q"]) == 2
     )
     assert "has other columns of features" in one_line(capsys)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["train", "--task", "in_domain"], "'resnet18' reads images, and the data are a table. Name --model mlp"),
-        (["train", "--task", "in_domain", "--model", "mlp"], "optimizer.augment=flip changes images"),
-    ],
-)
-def test_networks_of_images_are_refused_in_one_line(words, message, trained, tmp_path, capsys):
-    root, _ = trained
-    assert run([*words, "--data", str(root / "data"), "--out", str(tmp_path), "-q"]) == 2
-    assert message in one_line(capsys)

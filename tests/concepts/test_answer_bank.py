@@ -17,9 +17,11 @@ from retinabench.concepts.banks import masks
 from retinabench.concepts.examine import ExamineOptions
 from retinabench.concepts.trained_answers import NetworkOptions
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def test_the_command_trains_answers_and_examines(tmp_path, capsys):
-    words = ["lesions", "synthetic", "--images", "40", "--size", "32", "--epochs", "1", "--quiet"]
+    words = ["lesions", "synthetic", "--images", "40", "--size", "16", "--epochs", "1", "--quiet"]
     assert cli.run([*words, "--out", str(tmp_path / "a")]) == 0
     assert cli.run([*words, "--out", str(tmp_path / "b")]) == 0
     said = capsys.readouterr().out
@@ -55,10 +57,10 @@ def test_a_network_that_cannot_be_built_leaves_the_folder_to_another(tmp_path, c
 
 
 def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
-    images = masks.drawn(40)
+    images = masks.drawn(20)
     for epochs in (1, 2):
         answer_bank.examine_images(
-            "synthetic", None, tmp_path, NetworkOptions(images=40, size=32, epochs=epochs), ExamineOptions()
+            "synthetic", None, tmp_path, NetworkOptions(images=20, size=16, epochs=epochs), ExamineOptions()
         )
         with open(tmp_path / "answers.csv", newline="") as handle:
             said = [[float(row[c]) for c in images.concepts] for row in csv.DictReader(handle)]

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-from retinabench.core.errors import InputError
 from retinabench.data.labels import Survey
 from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
@@ -232,8 +231,3 @@ def test_pictures_have_the_asked_size_and_are_the_same_every_time(opened):
         assert picture.dtype == np.uint8
         assert picture.std() > 5
         assert np.array_equal(picture, dataset.image(source, root, Recipe(size)))
-
-
-def test_an_unknown_data_set_names_the_nearest():
-    with pytest.raises(InputError, match="Did you mean 'synthetic'"):
-        DATASETS.find("syntetic")

@@ -37,6 +37,7 @@ def test_every_example_and_notebook_is_tested():
     "name",
     [pytest.param(name, marks=pytest.mark.slow if name.startswith(("notebooks", "own")) else ()) for name in SAYS],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_it_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     settings = {"PYTHONPATH": str(EXAMPLES.parent / "src"), "OMP_NUM_THREADS": "1", "MPLBACKEND": "template"}

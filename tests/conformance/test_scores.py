@@ -23,7 +23,7 @@ def with_domain(case):
 
 
 @pytest.mark.parametrize("name", SCORES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=images(most=60))
 def test_laws(name, case):
     score = SCORES[name]

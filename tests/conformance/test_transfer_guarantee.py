@@ -94,10 +94,10 @@ def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):
 
 
 def test_transfer_screens_every_set(seen):
-    """20 deals of the in-domain patients to 160 validation and 90 test patients, each with a certified threshold."""
+    """8 deals of the in-domain patients to 160 validation and 90 test patients, each with a certified threshold."""
     near, far = seen["in_domain"][0], seen["shifted"][0]
     verdicts = {"in_domain": [], "shifted": []}
-    for study in range(20):
+    for study in range(8):
         validation, test = some(np.random.default_rng([21, study]), near, 160, 90)
         assert (validation | test).all()
         domains = np.full(len(near), "in_domain"), np.full(len(far), "shifted")
@@ -114,4 +114,4 @@ def test_transfer_screens_every_set(seen):
         # The promise is indeed broken there.
         assert found.to_dict()["sets"]["shifted"]["selective_risk"]["value"] > 0.25
     assert all(verdicts["shifted"])
-    assert sum(verdicts["in_domain"]) <= 4  # P(Binomial(20, 0.05) > 4) = 0.3 %
+    assert sum(verdicts["in_domain"]) <= 2  # P(Binomial(8, 0.05) > 2) = 0.6 %

@@ -97,18 +97,6 @@ def test_processes_that_wait_work_one_after_the_other(workspace):
     assert (workspace.folder / "number").read_text() == "40"
 
 
-def test_who_waits_says_so_once(workspace, held):
-    said = []
-
-    def say(line):
-        said.append(line)
-        held.kill()
-
-    with workspace.lock(wait=True, say=say):
-        assert len(said) == 1
-        assert str(workspace.folder) in said[0]
-
-
 def test_looking_at_a_folder_creates_nothing(workspace):
     assert workspace.holder() is None
     assert workspace.manifest() is None

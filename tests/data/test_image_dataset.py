@@ -1,8 +1,6 @@
 """What a data set declares: where its images come from, its card and its options."""
 
 import io
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -37,18 +35,3 @@ def test_options_are_checked_and_the_card_is_the_docstring_of_the_module():
 
 def records(source):
     """No records."""
-
-
-LOADED = """
-import sys
-from retinabench.data.registry import DATASETS, TASKS
-assert list(DATASETS) and list(TASKS)
-print([name for name in sys.modules if name.startswith(("retinabench.data.", "PIL", "numpy", "torch"))])
-from retinabench.data.prepared import open_data
-print([name for name in sys.modules if name.startswith(("retinabench.data.datasets", "retinabench.data.synth", "PIL", "torch"))])
-"""
-
-
-def test_listing_the_names_imports_nothing_and_opening_a_prepared_folder_no_data_set():
-    ran = subprocess.run([sys.executable, "-c", LOADED], check=True, capture_output=True, text=True)
-    assert ran.stdout.splitlines() == ["['retinabench.data.registry']", "[]"]

@@ -23,7 +23,8 @@ from retinabench.data.prepare import plan, prepare
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
-from support.killing import KILLING
+from support.forking import ended, fork, forked
+from support.killing import killing
 
 COUNT = 300  # three shards
 RECIPE = Recipe(16, "none")
@@ -84,7 +85,7 @@ def command(source, out, *more):
 
 def test_all_files_are_looked_at_before_it_fails(source, tmp_path, capsys):
     bad = spoil(source)
-    assert run(command(source, tmp_path / "out", "--workers", "2")) == 2
+    assert run(command(source, tmp_path / "out", "--workers", "1")) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "3.png" in line
     assert "is empty (0 bytes); 5 of 300 files are bad" in line
@@ -185,18 +186,6 @@ def test_changed_labels_are_refused_not_mixed(source, tmp_path):
         made(source, tmp_path / "out")
 
 
-DRIVER = f"""
-{KILLING}
-import os, sys
-from pathlib import Path
-from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.data.prepare import prepare
-
-os.replace = killing("before", int(sys.argv[3]))
-prepare("idrid", Path(sys.argv[2]), recipe=Recipe(16, "none"), source=Path(sys.argv[1]), workers=1)
-"""
-
-
 @pytest.fixture(scope="module")
 def whole(good, tmp_path_factory):
     out = tmp_path_factory.mktemp("prepared") / "whole"
@@ -213,37 +202,34 @@ def same(one, two):
     return all(filecmp.cmp(one / name, two / name, shallow=False) for name in names)
 
 
-def started(source, out, workers):
-    words = [sys.executable, "-m", "retinabench", *command(source, out, "--workers", str(workers))]
-    return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-
-
 def test_killed_with_its_workers_it_ends_with_the_same_bytes(good, whole, tmp_path):
     out = tmp_path / "out"
-    process = started(good, out, workers=2)
+    words = [sys.executable, "-m", "retinabench", *command(good, out, "--workers", "2")]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and len(list(out.glob("*"))) < 4:  # what is there before the workers begin
         time.sleep(0.005)
     process.kill()
     process.communicate(timeout=60)  # its workers hold the pipe: they end too, or this would time out
     assert process.returncode == -signal.SIGKILL
-    finished = started(good, out, workers=2)
-    _, errors = finished.communicate(timeout=120)
-    assert finished.returncode == 0, errors
+    made(good, out)
     assert same(whole, out)
 
 
 def test_two_commands_in_one_folder_at_once(good, whole, tmp_path):
-    for process in [started(good, tmp_path / "out", workers=1) for _ in range(2)]:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
-    assert same(whole, tmp_path / "out")
+    out = tmp_path / "out"
+    assert [ended(process) for process in [fork(lambda: made(good, out)) for _ in range(2)]] == [0, 0]
+    assert same(whole, out)
 
 
 @pytest.mark.parametrize("write", [2, 4, 5])
 def test_killed_at_a_write_it_continues_to_the_same_bytes(good, whole, tmp_path, write):
     out = tmp_path / "killed"
-    killed = subprocess.run([sys.executable, "-c", DRIVER, good, out, str(write)], check=False, capture_output=True)
-    assert killed.returncode == -signal.SIGKILL
+
+    def work():
+        os.replace = killing("before", write)
+        made(good, out)
+
+    assert forked(work) == -signal.SIGKILL
     with pytest.raises(InputError, match="no finished data set"):
         open_prepared(out)
     made(good, out)

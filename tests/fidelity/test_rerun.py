@@ -18,6 +18,8 @@ from retinabench.fidelity.submissions.submission import About, Submission, read_
 from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import softmax
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 LOGISTIC = TARGETS["logistic"]
 WALK = """
 import numpy as np

@@ -105,6 +105,7 @@ TWO_EXPOSURES = ("IDRiD_013_train", "IDRiD_397_train")
 """Two images of one eye from one visit, with grades 3 and 2: different bytes, found by their pixels alone."""
 
 
+@pytest.mark.slow
 def test_idrid_s_six_pairs_and_two_images_of_one_eye_are_found_and_nothing_else(idrid):
     assert len(idrid.records) > COMPARED  # the likely pairs alone are looked at
     found = inspect_data(idrid, read_images=True)

@@ -14,7 +14,6 @@ from torch import nn
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.methods.settings import Optimizer
-from retinabench.methods.training import checkpoint as module
 from retinabench.methods.training.checkpoint import BEST, LAST, Checkpoint, load_tensors, save_tensors
 from retinabench.methods.training.loop import _resume, make_optimizer
 from support.forking import forked
@@ -117,17 +116,6 @@ def test_a_training_continues_with_its_history_and_counts(tmp_path):
     assert (again.history, again.counts) == (first.history, {"gradients": 5})
     assert torch.equal(best_of(again), torch.ones(2))
     assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == first.history
-
-
-def test_a_checkpoint_is_due_after_its_interval(tmp_path, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    one = Checkpoint(tmp_path, interval=10, _saved=100.0)
-    assert not one.due()
-    now[0] = 110.0
-    assert one.due()
-    one.save({})
-    assert not one.due()
 
 
 def saved(**changes):

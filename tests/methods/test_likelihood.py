@@ -11,11 +11,6 @@ from scipy.stats import norm
 from torch import nn
 from torch.nn.functional import softplus
 
-from retinabench.core.errors import InputError
-from retinabench.data.loader import array_batches
-from retinabench.experiments.config import load_run
-from retinabench.methods.registry import METHODS
-from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import (
     Bernoulli,
     Categorical,
@@ -82,13 +77,6 @@ def test_the_information_is_the_squared_root_and_the_covariance_of_the_score(lik
     (score,) = torch.autograd.grad(scale * likelihood.negative_log_likelihood(many, labels).sum(), many)
     error = 5 * 3 * float(information.diagonal().max()) / 200
     assert torch.allclose(score.T @ score / 40_000, information, atol=error)
-
-
-def test_only_two_classes_can_be_reweighted():
-    run = load_run(None, ["optimizer.reweight=minibatch"], data="points")
-    batches = array_batches(np.zeros((10, 4), np.float32), np.arange(10) % 5, 5, 0, torch.device("cpu"))
-    with pytest.raises(InputError, match=r"for two classes, not for Categorical.*Set optimizer.reweight=none"):
-        METHODS["map"].fit(nn.Linear(4, 5), batches, run, Checkpoint(), Categorical(5))
 
 
 NODES, WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(60))

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
@@ -71,8 +70,3 @@ def test_the_weights_are_those_of_the_dropout_run_which_is_trained_once(tmp_path
     expected = trained.predict(images, 2, torch.Generator().manual_seed(0))
     assert torch.equal(posterior.predict(images, 5, torch.Generator()), expected[:1])
     assert not np.array_equal(found.prob, read_predictions(folder / "predictions.parquet").prob)
-
-
-def test_another_member_has_no_dropout_to_switch_off():
-    with pytest.raises(InputError, match=r"'map' has no dropout to switch off\. Set member\.name=dropout"):
-        load_run(None, ["method.name=dropout_off", "method.member.name=map"], data="d")

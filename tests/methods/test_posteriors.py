@@ -13,29 +13,13 @@ from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods import posteriors
-from retinabench.methods.posteriors import (
-    SAMPLES,
-    CollectedPosterior,
-    DrawCache,
-    SampledPosterior,
-    WeightPosterior,
-    before_steps,
-)
+from retinabench.methods.posteriors import SAMPLES, CollectedPosterior, DrawCache, SampledPosterior, WeightPosterior
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import Checkpoint
-from retinabench.methods.training.gradients import BatchInfo
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
 from retinabench.models.build import build_model
 from retinabench.models.stochastic.drawing import Drawing
 from support.helpers import TINY, make_prepared
-
-
-def test_an_action_comes_once_before_its_step():
-    seen = []
-    objective = before_steps(lambda *_: seen.append("step") or {}, [1, 3], seen.append)
-    for step in (0, 1, 1, 2, 3):  # step 1 in two parts
-        objective(torch.zeros(1), torch.zeros(1), BatchInfo.of(torch.zeros(1), step))
-    assert seen == ["step", 0, "step", "step", "step", 1, "step"]
 
 
 def test_fewer_samples_are_evenly_spaced():

@@ -56,7 +56,7 @@ def test_golden_murphy():
         assert getattr(found, name) == pytest.approx(t["murphy10"][name], abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(case=images())
 def test_repetition_and_row_order(case):
     y, p, _, w = case

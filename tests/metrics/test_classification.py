@@ -22,7 +22,7 @@ from support.repeated import weighted_and_repeated
 from support.shared_inputs import answers, cases_of, images
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(case=images())
 def test_against_sklearn(case):
     y, p, _, w = case

@@ -56,7 +56,7 @@ def test_a_grade_is_in_the_set_where_its_conformal_p_value_is_large(weighting):
     ],
 )
 def test_the_sets_hold_the_grade_of_a_random_image_of_a_new_patient_as_often_as_promised(images):
-    """150 studies of 200 validation patients, 90 % promised: the mean coverage is at least that, less 3 standard errors (.006), and not far above."""
+    """75 studies of 200 validation patients, 90 % promised: the mean coverage is at least that, less 3 standard errors (.0085), and not far above."""
     new = graded_patients(4000, seed=0, noise=0.8, images=images)
     every = Graded.of(new)
     each, row = every.per_patient, np.arange(len(every.grade))
@@ -66,7 +66,7 @@ def test_the_sets_hold_the_grade_of_a_random_image_of_a_new_patient_as_often_as_
         "grade": {grade: each * (np.minimum(every.grade, 3) == grade) for grade in range(4)},
     }
     held: dict[tuple[str, object], list[float]] = {}
-    for study in range(150):
+    for study in range(75):
         validation = graded_patients(200, seed=1 + study, noise=0.8, images=images, validation=200)
         joined = rb.Predictions(
             np.concatenate([np.char.add("v", validation.image_id), new.image_id]),
@@ -80,7 +80,7 @@ def test_the_sets_hold_the_grade_of_a_random_image_of_a_new_patient_as_often_as_
             for name, mass in masses.items():
                 held.setdefault((weighting, name), []).append(float(mass @ inside / mass.sum()))
     for key, values in held.items():
-        assert np.mean(values) >= 0.9 - 0.006, key
+        assert np.mean(values) >= 0.9 - 0.0085, key
     assert np.mean(held["alike", "all"]) <= 0.93
 
 

@@ -67,7 +67,7 @@ def test_rc_index_of_the_published_kaggle_curves():
         assert selective.rc_area(1 - kept, accuracy) == pytest.approx(value, abs=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(case=images())
 def test_identities(case):
     y, p, u, weight = case

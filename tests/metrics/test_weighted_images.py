@@ -89,7 +89,7 @@ def check_rows(cases, weight):
         np.testing.assert_allclose(values, single, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=10)
 @given(images(most=60), st.integers(0, 2**32), st.sampled_from([0.5, 0.25]))
 def test_many_weightings_at_once_are_one_after_the_other(case, seed, threshold):
     y, p, u, _ = case

@@ -1,4 +1,4 @@
-"""The short form of the fuzzing campaigns: 300 inputs, read in this process by the readers alone."""
+"""The short form of the fuzzing campaigns: 150 inputs, read in this process by the readers alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def counted(part):
 def test_predictions_are_refused_in_one_line_or_read_right(tmp_path, monkeypatch):
     monkeypatch.setattr(case, "run", read_alone)
     failed = []
-    for number, one in enumerate(case.cases(fuzz_predictions.STRATEGY, 2026, 300)):
+    for number, one in enumerate(case.cases(fuzz_predictions.STRATEGY, 2026, 150)):
         verdict, detail = case.perform(one, tmp_path / str(number))
         if verdict is Verdict.FAILED:
             failed.append(f"{one.reader}: {one.what}: {detail}")

@@ -150,7 +150,7 @@ def test_four_threads_give_what_one_gives_and_leave_no_trace(name):
     alone = CALLS[name]()
     assert state() == before
     with ThreadPoolExecutor(4) as pool:
-        together = [one.result() for one in [pool.submit(CALLS[name]) for _ in range(8)]]
+        together = [one.result() for one in [pool.submit(CALLS[name]) for _ in range(4)]]
     assert all(repr(one) == repr(alone) for one in together)
     assert state() == before
 

@@ -24,6 +24,8 @@ def fork(work):
             torch.set_num_threads(1)  # it would wait for those that it does not have
             work()
             os._exit(0)
+        except SystemExit as end:
+            os._exit(end.code)
         except BaseException:
             traceback.print_exc()
             os._exit(1)

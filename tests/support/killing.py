@@ -1,6 +1,7 @@
-"""`kill -9` at a chosen durable write of a child process, whose code begins with `KILLING`."""
+"""`kill -9` at a chosen durable write of a fork."""
 
-import inspect
+import os
+import signal
 
 
 def killing(how, target):
@@ -8,9 +9,6 @@ def killing(how, target):
 
     It does so `before` the call, `after` it, or `torn`: before it, half-way through the temporary file.
     """
-    import os
-    import signal
-
     replace = os.replace
 
     def replaced(source, destination):
@@ -27,6 +25,3 @@ def killing(how, target):
 
     replaced.calls = 0
     return replaced
-
-
-KILLING = inspect.getsource(killing)

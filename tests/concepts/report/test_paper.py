@@ -33,6 +33,7 @@ def test_the_three_examinees_stand_side_by_side_in_all_figures(tmp_path, capsys,
     check_page(browser, tmp_path / "index.html")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_table_of_truth_has_them_too_and_nothing_is_judged(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [f"i{k},{k % 2},{int(k % 7 == 0)}" for k in range(30)]

@@ -52,7 +52,7 @@ def photograph(height, width, x, y, radius, surround=3, noise=3, seed=0):
         (700, 1000, 480, 350, 430),  # cut above and below, as in IDRiD
         (700, 1000, 300, 350, 330),  # cut at the left
         (700, 1000, 800, 500, 330),  # cut at the right and below
-        (2000, 2000, 700, 600, 300),  # small, in a corner
+        (1000, 1000, 350, 300, 150),  # small, in a corner
         (640, 640, 320, 320, 320),  # cropped to its box already
         (560, 640, 320, 280, 320),  # cropped to its box, cut above and below
     ],
@@ -149,7 +149,7 @@ def exact(rgb, disc, size, blur):
     return np.rint(4 * values - 4 * average + 128).clip(0, 255)[box], inside
 
 
-@pytest.mark.parametrize("blur", [3, 5, 10, 20, 30])
+@pytest.mark.parametrize("blur", [3, 10, 30])
 def test_it_is_the_formula(blur):
     # At this radius a pixel of the image is a pixel of the square: nothing but the blur can differ.
     rgb = retina(700)
@@ -163,7 +163,7 @@ def test_it_is_the_formula(blur):
     assert (got[~inside] == 128).all()
 
 
-@pytest.mark.parametrize("cut", [(0, 60, 700, 640), (100, 0, 700, 700), (0, 0, 600, 560)])
+@pytest.mark.parametrize("cut", [(0, 60, 700, 640), (100, 0, 600, 560)])
 def test_where_the_photograph_ends_it_is_mirrored_and_grey_beyond(cut):
     rgb = retina(700).crop(cut)
     disc = Circle(350.0 - cut[0], 350.0 - cut[1], 512 / 1.8)
@@ -191,7 +191,7 @@ def test_place_and_frame_of_the_disc_do_not_matter():
     assert np.abs(one - two).mean() < 3
 
 
-@pytest.mark.parametrize("blur", [5, 10, 20, 30])
+@pytest.mark.parametrize("blur", [5, 30])
 def test_on_a_centred_disc_it_is_what_was_published(blur):
     """Apart from the JPEG, the finer resampling and a rim's sixtieth: both see the same structure."""
     data = encoded(retina(1200))

@@ -5,8 +5,6 @@ import io
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -18,7 +16,8 @@ from retinabench.fidelity.reference.chains import ChainPlan, sample
 from retinabench.fidelity.targets import density
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import TARGETS
-from support.killing import KILLING
+from support.forking import forked
+from support.killing import killing
 from support.small_targets import small_data
 
 PLAN = ChainPlan(chains=2, burn_in=6, keep=10, seed=4, first=0.02)
@@ -50,36 +49,28 @@ def test_the_kept_part_is_that_of_the_sampler(whole):
     assert 0 < kept.kept_history[:, 1].mean() < 1
 
 
-# The driver saves after every transition, and kills itself in the middle of one write: of a row, torn, or of a checkpoint.
-DRIVER = f"""
-{KILLING}
-import os, signal, sys
-sys.path[:0] = sys.argv[3:]
-from pathlib import Path
-from retinabench.fidelity.reference import chains
-from test_chains import PLAN, small
-
-if sys.argv[2].startswith("row"):
-    write_row = chains._Run.write_row
-    def torn(self, rows):
-        write_row(self, rows)
-        if self.done == int(sys.argv[2][3:]):
-            rows.truncate(rows.tell() - 100)
-            rows.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-    chains._Run.write_row = torn
-else:
-    os.replace = killing("before", int(sys.argv[2]))
-chains.sample(small(), PLAN, Path(sys.argv[1]), {{"data": "a"}}, interval=0.0)
-"""
-
-
 @pytest.mark.parametrize("when", [pytest.param("12", marks=pytest.mark.slow), "row13"])
 def test_a_killed_run_goes_on_bit_for_bit(whole, tmp_path, when):
+    """It saves after every transition, and is killed in the middle of one write: of a row, torn, or of a checkpoint."""
     folder, _ = whole
-    here = os.path.dirname(__file__)
-    command = [sys.executable, "-c", DRIVER, str(tmp_path), when, here, os.path.dirname(os.path.dirname(here))]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+
+    def work():
+        write_row = chains._Run.write_row
+
+        def torn(self, rows):
+            write_row(self, rows)
+            if self.done == int(when[3:]):
+                rows.truncate(rows.tell() - 100)
+                rows.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        if when.startswith("row"):
+            chains._Run.write_row = torn
+        else:
+            os.replace = killing("before", int(when))
+        sample(small(), PLAN, tmp_path, {"data": "a"}, interval=0.0)
+
+    assert forked(work) == -signal.SIGKILL
     sample(small(), PLAN, tmp_path, {"data": "a"})
     assert (tmp_path / "kept.f32").read_bytes() == (folder / "kept.f32").read_bytes()
     with np.load(tmp_path / "checkpoint.npz") as found, np.load(folder / "checkpoint.npz") as truth:

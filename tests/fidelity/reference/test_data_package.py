@@ -16,6 +16,8 @@ from retinabench.fidelity.submissions.submission import Submission, write_submis
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.target import TARGETS
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 EXTRACTS = sorted((Path(reference_file.__file__).parent / "shipped").glob("*-means.npz"))
 
 

@@ -174,12 +174,3 @@ def test_damaged_bytes_raise_no_other_error(tmp_path, probs):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
         with contextlib.suppress(InputError):
             read_submission(path, FUNDUS, N)
-
-
-@pytest.mark.parametrize("name", ["probs.npy", "fundus_probs.csv"])
-@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
-def test_other_compressions_are_refused(tmp_path, probs, name, method):
-    with zipfile.ZipFile(tmp_path / "x", "w", method) as archive:
-        archive.writestr(name, b"0.2 0.8")
-    with pytest.raises(InputError, match="is compressed in a way"):
-        read_submission(tmp_path / "x", FUNDUS, N)
