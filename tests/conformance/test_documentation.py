@@ -148,6 +148,38 @@ def test_relative_links_lead_to_files_of_this_repository(page):
     assert [one for one in targets if not page.parent.joinpath(one).exists()] == []
 
 
+MADE = {"commands.md", "formulas.md"}
+PROSE = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in MADE)]
+
+
+def paragraphs(page):
+    """The paragraphs and list entries of a page with their first lines; no code, tables, headings, pictures."""
+    text = re.sub(
+        r"^ *```.*?^ *```", lambda block: "\n" * block[0].count("\n"), page.read_text(encoding="utf-8"), flags=re.M | re.S
+    )
+    first, words = 0, []
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        body = line.strip()
+        prose = bool(body) and not body.startswith(("|", "#", "!", "<")) and not line.startswith("    ")
+        if words and (not prose or re.match(r"[-*>] |\d+\. ", body)):
+            yield first, " ".join(words)
+            words = []
+        if prose:
+            first, words = first if words else number, [*words, re.sub(r"^\d+\. ", "", body)]
+
+
+def numbers(paragraph):
+    """The numbers that a reader has to hold in mind: no code, links, bracketed intervals, dates, or years of citations."""
+    text = re.sub(r"`[^`]*`|\[[^\]]*\](\([^)]*\))?|\d{4}-\d\d-\d\d|\b(19|20)\d\d\b", "", paragraph)
+    return re.findall(r"(?<![\w.])(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?!\w)", text)
+
+
+@pytest.mark.parametrize("page", [page for page in PROSE if page.parent.name != "tutorials"], ids=lambda page: page.stem)
+def test_a_paragraph_has_at_most_five_numbers(page):
+    found = [(f"{page.relative_to(ROOT)}:{line}", numbers(text)) for line, text in paragraphs(page)]
+    assert [(place, some) for place, some in found if len(some) > 5] == []
+
+
 # Of every command, of a benchmark, sha256sum, Ray and torchrun.
 ELSEWHERE = {"--help", "--version", "--adversarial", "--check", "--head", "--nproc-per-node"}
 
