@@ -155,7 +155,10 @@ PROSE = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.
 def paragraphs(page):
     """The paragraphs and list entries of a page with their first lines; no code, tables, headings, pictures."""
     text = re.sub(
-        r"^ *```.*?^ *```", lambda block: "\n" * block[0].count("\n"), page.read_text(encoding="utf-8"), flags=re.M | re.S
+        r"^ *```.*?^ *```",
+        lambda block: "\n" * block[0].count("\n"),
+        page.read_text(encoding="utf-8"),
+        flags=re.M | re.S,
     )
     first, words = 0, []
     for number, line in enumerate([*text.splitlines(), ""], start=1):
@@ -174,22 +177,12 @@ def numbers(paragraph):
     return re.findall(r"(?<![\w.])(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?!\w)", text)
 
 
-@pytest.mark.parametrize("page", [page for page in PROSE if page.parent.name != "tutorials"], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PROSE if page.parent.name != "tutorials"], ids=lambda page: page.stem
+)
 def test_a_paragraph_has_at_most_five_numbers(page):
     found = [(f"{page.relative_to(ROOT)}:{line}", numbers(text)) for line, text in paragraphs(page)]
     assert [(place, some) for place, some in found if len(some) > 5] == []
-
-
-# Of every command, of a benchmark, sha256sum, Ray and torchrun.
-ELSEWHERE = {"--help", "--version", "--adversarial", "--check", "--head", "--nproc-per-node"}
-
-
-def test_every_option_that_a_message_names_exists():
-    known = ELSEWHERE | set(re.findall(r"`(--[a-z][a-z-]+)`", documentation.commands()))
-    assert len(known) > 80
-    for path in (ROOT / "src").rglob("*.py"):
-        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text(encoding="utf-8")))
-        assert named <= known, (path, named - known)
 
 
 def test_the_made_pages_are_those_of_this_version():
