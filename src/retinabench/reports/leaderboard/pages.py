@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.results import IntervalRow, draw_intervals
 from retinabench.metrics.classification import sensitivity_within
+from retinabench.metrics.comparison import ScoreRanking
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import SCORES as SPECS
@@ -36,7 +37,7 @@ from retinabench.reports.toolkit.figures import (
     to_svg,
 )
 from retinabench.reports.toolkit.pages import Fact, render
-from retinabench.reports.toolkit.tables import Table, cell_html
+from retinabench.reports.toolkit.tables import cell_html
 
 Floats = NDArray[np.float64]
 HEIGHT, BINS = 300, 8
@@ -144,42 +145,17 @@ PACKAGE = "retinabench.reports.leaderboard"
 REFERENCE = "map"  # whose curves stand beside those of every method
 
 
-@dataclass(frozen=True)
-class SetSection:
-    """A set on a benchmark's page."""
-
-    name: str
-    label: str
-    counts: str
-    scores: list[tuple[str, str]]
-    rows: list[rows.MethodRow]
-    finding: str
-    panel: Panel
-
-
-@dataclass(frozen=True)
-class MethodSection:
-    """A benchmark on a method's page."""
-
-    board: BenchmarkBoard
-    table: Table
-    legend: list[LegendEntry]
-    panels: list[Panel]
-    failures: list[Failure]
-    downloads: list[tuple[str, str]]
-
-
 def index_page(boards: Sequence[BenchmarkBoard]) -> str:
     """Return the first page: every benchmark with its standings by the primary score."""
     sections = [(board, _section(board, next(iter(board.sets)))) for board in boards]
-    return _render("index.html.j2", title="Leaderboard", sections=sections, root="")
+    return _render("index.html.j2", title=_finding(boards), sections=sections, root="")
 
 
 def benchmark_page(board: BenchmarkBoard) -> str:
     """Return the page of a benchmark: a sortable table per set."""
     return _render(
         "benchmark.html.j2",
-        title=board.benchmark.title,
+        title=_finding([board]),
         board=board,
         sections=[_section(board, name) for name in board.sets],
         kinds=rows.KINDS,
@@ -198,7 +174,7 @@ def pairs_page(board: BenchmarkBoard, name: str, score: str) -> str:
     ]
     return _render(
         "pairs.html.j2",
-        title=f"{board.benchmark.title}: {spec.label}, {SET_LABELS[name].lower()}",
+        title=f"{spec.label}, {SET_LABELS[name].lower()}: {_standing(board, name, score)}",
         board=board,
         spec=spec,
         standing=standing,
@@ -239,43 +215,64 @@ def _render(template: str, **context: Any) -> str:
     return render(template, context, package=PACKAGE)
 
 
+def _finding(boards: Sequence[BenchmarkBoard]) -> str:
+    """Return what the rankings by the primary score resolve: of one benchmark on each set, of several how many do."""
+    if len(boards) == 1:
+        primary, sets = boards[0].benchmark.primary, boards[0].benchmark.sets
+        each = (f"{SET_LABELS[name].lower()}, {_standing(boards[0], name, primary)}" for name in sets)
+        return f"{SPECS[primary].label}: {'; '.join(each)}"
+    rankings = [[board.sets[name][board.benchmark.primary] for name in board.benchmark.sets] for board in boards]
+    some = sum(any(ranked.better() for ranked in sets) for sets in rankings)
+    one = sum(any(len(_may_be_best(ranked)) == 1 for ranked in sets) for sets in rankings)
+    if not some:
+        return f"On none of {len(boards)} benchmarks is a method shown to be better than another"
+    many = f"On {some} of {len(boards)} benchmarks some methods are shown to be better than others"
+    return f"{many}; a single best method is shown on {one or 'none'}"
+
+
+def _standing(board: BenchmarkBoard, name: str, score: str) -> str:
+    """Return what the ranking by a score on a set resolves, as a clause."""
+    ranked = board.sets[name][score]
+    order, first = ranked.order(), _may_be_best(ranked)
+    if len(first) == len(order) > 1:
+        return "no method is shown to be better than another"
+    title = board.entries[order[0]].title
+    if len(first) == 1:
+        return f"{title} is the best of {len(order)} methods"
+    return f"{len(first)} of {len(order)} methods may be the best, among them {title}"
+
+
+def _may_be_best(ranked: ScoreRanking) -> list[str]:
+    return [key for key, model in ranked.models.items() if model.best == 1]
+
+
 @drawing()
-def _section(board: BenchmarkBoard, name: str) -> SetSection:
+def _section(board: BenchmarkBoard, name: str) -> dict[str, Any]:
+    """Return what the page of a benchmark shows of a set."""
     found, specs = board.sets[name], rows.specs_of(board, name)
     patients = "" if found.patients is None else f" of {found.patients:,} patients"
-    ranked, label = found[specs[0].name], f"{specs[0].label}, {SET_LABELS[name].lower()}"
+    ranked = found[specs[0].name]
     order = ranked.order()
-    first = [key for key in order if ranked.models[key].best == 1]
-    title = board.entries[order[0]].title
-    if len(first) == len(order) > 1:
-        finding = f"No method is shown to be better than another: {label}"
-    elif len(first) == 1:
-        finding = f"{title} is the best of {len(order)} methods: {label}"
-    else:
-        finding = f"{len(first)} of {len(order)} methods may be the best, among them {title}: {label}"
+    finding = f"{specs[0].label}, {SET_LABELS[name].lower()}: {_standing(board, name, specs[0].name)}"
     figure, [[axes]] = canvas(2 * WIDTH, 60 + 20 * len(order))
     lines = [
         IntervalRow(board.entries[key].title, (one := ranked.models[key]).value, one.low, one.high) for key in order
     ]
     draw_intervals(lines, axes, label=specs[0].heading)
-    return SetSection(
-        name,
-        SET_LABELS[name],
-        f"{found.images:,} images{patients}, {found.positives:,} referable",
-        [(spec.name, spec.heading) for spec in specs],
-        rows.method_rows(board, name),
-        finding,
-        Panel.of(
-            figure,
-            f"{board.benchmark.name}-{name}-dots",
-            finding,
-            "Each method with its 95 % interval over patients, the best first.",
-        ),
-    )
+    description = "Each method with its 95 % interval over patients, the best first."
+    return {
+        "name": name,
+        "label": SET_LABELS[name],
+        "counts": f"{found.images:,} images{patients}, {found.positives:,} referable",
+        "scores": [(spec.name, spec.heading) for spec in specs],
+        "rows": rows.method_rows(board, name),
+        "panel": Panel.of(figure, f"{board.benchmark.name}-{name}-dots", finding, description),
+    }
 
 
 @drawing()
-def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -> MethodSection:
+def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -> dict[str, Any]:
+    """Return what the page of a method shows of a benchmark."""
     name = board.benchmark.name
     sets: tuple[str, ...] = board.benchmark.sets
     seeds = board.entries[key].seeds
@@ -286,17 +283,17 @@ def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -
     legend = [LegendEntry(SET_LABELS[part], marks[part]) for part in sets]
     if others:
         legend += [LegendEntry(f"MAP, {SET_LABELS[part].lower()}", Mark(marks[part].hue, 2)) for part in sets]
-    return MethodSection(
-        board,
-        rows.scores_table(board, key),
-        legend,
-        panels(ours, others, name),
-        list(shown),
-        [
+    return {
+        "board": board,
+        "table": rows.scores_table(board, key),
+        "legend": legend,
+        "panels": panels(ours, others, name),
+        "failures": list(shown),
+        "downloads": [
             (f"predictions/{key}/{name}/seed-{one.metadata['seed']}.parquet", f"seed {one.metadata['seed']}")
             for one in seeds
         ],
-    )
+    }
 
 
 def _facts(key: str, boards: Sequence[BenchmarkBoard]) -> list[Fact]:

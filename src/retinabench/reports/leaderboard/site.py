@@ -49,7 +49,7 @@ def write_site(
     folder.check_empty()
     with folder.lock():
         found = _failures(boards, images or {})
-        names = list(_names(boards, found))
+        names = set(_names(boards, found))
         before = [str(name) for name in (folder.manifest() or {}).get("files", [])]
         _write_manifest(out, sorted({*before, *names}))
         written: set[str] = set()
