@@ -148,18 +148,14 @@ def test_relative_links_lead_to_files_of_this_repository(page):
     assert [one for one in targets if not page.parent.joinpath(one).exists()] == []
 
 
-MADE = {"commands.md", "formulas.md"}
-PROSE = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in MADE)]
+MADE = {"commands.md", "formulas.md", "tutorials"}
+PROSE = [page for page in PAGES if not {page.name, page.parent.name} & MADE]
 
 
 def paragraphs(page):
     """The paragraphs and list entries of a page with their first lines; no code, tables, headings, pictures."""
-    text = re.sub(
-        r"^ *```.*?^ *```",
-        lambda block: "\n" * block[0].count("\n"),
-        page.read_text(encoding="utf-8"),
-        flags=re.M | re.S,
-    )
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"^ *```.*?^ *```", lambda block: "\n" * block[0].count("\n"), text, flags=re.M | re.S)
     first, words = 0, []
     for number, line in enumerate([*text.splitlines(), ""], start=1):
         body = line.strip()
@@ -177,9 +173,7 @@ def numbers(paragraph):
     return re.findall(r"(?<![\w.])(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?!\w)", text)
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PROSE if page.parent.name != "tutorials"], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.stem)
 def test_a_paragraph_has_at_most_five_numbers(page):
     found = [(f"{page.relative_to(ROOT)}:{line}", numbers(text)) for line, text in paragraphs(page)]
     assert [(place, some) for place, some in found if len(some) > 5] == []
