@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -13,14 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from rich.table import Table
 
 import retinabench as rb
 from retinabench.cli.application import ExitCode, print_notes, print_table, say, say_error
 from retinabench.cli.fidelity import VERBS
 from retinabench.cli.main import GROUPS
-from retinabench.cli.main import app as app_main
 from retinabench.cli.main import run as run_main
 from retinabench.core.settings import read_toml
 from retinabench.core.version import RELEASE
@@ -402,15 +399,11 @@ def test_no_help_is_cut_at_80_columns(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(("verb", "example"), EXAMPLES, ids=[" ".join(verb) for verb, _ in EXAMPLES])
-def test_every_verb_s_help_has_an_example_that_parses(verb, example, capsys):
+def test_every_verb_s_help_has_its_example(verb, example, capsys):
+    """docs/commands.md has the examples too, so that `test_documentation` parses them."""
     assert run_main([*verb, "--help"]) == 0
     assert f"Example: {example}" in without_boxes(capsys.readouterr().out)
-    words, command = shlex.split(example), typer.main.get_command(app_main)
-    assert words[: len(verb) + 1] == ["retinabench", *verb]
-    for part in verb:
-        command = command.commands[part]
-    # Raises where an option or argument is unknown, missing or of the wrong type; runs nothing.
-    command.make_context(verb[-1], words[len(verb) + 1 :])
+    assert example.startswith(" ".join(["retinabench", *verb]))
 
 
 @pytest.mark.parametrize(
