@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -13,13 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from rich.table import Table
 
 import retinabench as rb
 from retinabench.cli.application import ExitCode, print_notes, print_table, say, say_error
 from retinabench.cli.fidelity import VERBS
-from retinabench.cli.main import GROUPS, command_line, main, verbs_of
+from retinabench.cli.main import GROUPS, main, verbs_of
 from retinabench.cli.main import run as run_main
 from retinabench.core.settings import read_toml
 from retinabench.core.version import RELEASE
@@ -317,7 +315,6 @@ def without_boxes(text):
     return " ".join(re.sub("[─-╿]", " ", text).split())
 
 
-APPLICATION = typer.main.get_command(command_line())
 EXAMPLES = [([verb], example) for verbs in GROUPS.values() for verb, (_, example) in verbs.items()]
 EXAMPLES += [(["fidelity", verb], example) for verb, (_, example) in VERBS.items()]
 
@@ -363,19 +360,14 @@ def test_an_error_is_coloured_only_where_it_may_be(no_color, capsys, monkeypatch
 
 
 @pytest.mark.parametrize(("verb", "example"), EXAMPLES, ids=[" ".join(verb) for verb, _ in EXAMPLES])
-def test_every_verb_s_help_has_an_example_that_parses_and_nothing_is_cut(verb, example, capsys, monkeypatch):
+def test_every_verb_s_help_has_its_example_and_nothing_is_cut(verb, example, capsys, monkeypatch):
     """Rich ends a word that does not fit its column with an ellipsis."""
     monkeypatch.setenv("COLUMNS", "80")
     assert run_main([*verb, "--help"]) == 0
     said = capsys.readouterr().out
     assert not re.search(r"\w…", said)
-    assert f"Example: {example}" in without_boxes(said)
-    words, command = shlex.split(example), APPLICATION
-    assert words[: len(verb) + 1] == ["retinabench", *verb]
-    for part in verb:
-        command = command.commands[part]
-    # Raises where an option or argument is unknown, missing or of the wrong type; runs nothing.
-    command.make_context(verb[-1], words[len(verb) + 1 :])
+    assert f"Example: {example}" in without_boxes(said)  # which `test_documentation` parses in docs/commands.md
+    assert example.startswith(" ".join(["retinabench", *verb]))
 
 
 @pytest.mark.parametrize(

@@ -147,16 +147,35 @@ def test_relative_links_lead_to_files_of_this_repository(page):
     assert [one for one in targets if not page.parent.joinpath(one).exists()] == []
 
 
-# Of every command, of a benchmark, sha256sum, Ray and torchrun.
-ELSEWHERE = {"--help", "--version", "--adversarial", "--check", "--head", "--nproc-per-node"}
+MADE = {"commands.md", "formulas.md", "tutorials"}
+PROSE = [page for page in PAGES if not {page.name, page.parent.name} & MADE]
 
 
-def test_every_option_that_a_message_names_exists():
-    known = ELSEWHERE | set(re.findall(r"`(--[a-z][a-z-]+)`", documentation.commands()))
-    assert len(known) > 80
-    for path in (ROOT / "src").rglob("*.py"):
-        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text(encoding="utf-8")))
-        assert named <= known, (path, named - known)
+def paragraphs(page):
+    """The paragraphs and list entries of a page with their first lines; no code, tables, headings, pictures."""
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"^ *```.*?^ *```", lambda block: "\n" * block[0].count("\n"), text, flags=re.M | re.S)
+    first, words = 0, []
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        body = line.strip()
+        prose = bool(body) and not body.startswith(("|", "#", "!", "<")) and not line.startswith("    ")
+        if words and (not prose or re.match(r"[-*>] |\d+\. ", body)):
+            yield first, " ".join(words)
+            words = []
+        if prose:
+            first, words = first if words else number, [*words, re.sub(r"^\d+\. ", "", body)]
+
+
+def numbers(paragraph):
+    """The numbers that a reader has to hold in mind: no code, links, bracketed intervals, dates, or years of citations."""
+    text = re.sub(r"`[^`]*`|\[[^\]]*\](\([^)]*\))?|\d{4}-\d\d-\d\d|\b(19|20)\d\d\b", "", paragraph)
+    return re.findall(r"(?<![\w.])(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?!\w)", text)
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.stem)
+def test_a_paragraph_has_at_most_five_numbers(page):
+    found = [(f"{page.relative_to(ROOT)}:{line}", numbers(text)) for line, text in paragraphs(page)]
+    assert [(place, some) for place, some in found if len(some) > 5] == []
 
 
 def test_the_made_pages_are_those_of_this_version():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from retinabench.core.progress import QUIET
+from retinabench.core.progress import QUIET, Progress
 from retinabench.experiments import demo as module
 from retinabench.experiments.execution import member_runs
 
@@ -25,6 +25,7 @@ def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(tmp
     def execute(run, out, resources):
         asked.append((run.method.name, run.seed, run.task))
         assert out == tmp_path / "runs"
+        assert resources.progress is QUIET  # the bar of the trainings has named every network
         return out
 
     def evaluate(methods, settings, **options):
@@ -45,7 +46,7 @@ def test_three_seeds_of_map_dropout_and_their_ensemble_on_one_drawn_data_set(tmp
     monkeypatch.setattr(module, "evaluate_methods", evaluate)
     monkeypatch.setattr(module, "write_evaluation", lambda *_, **__: page)
     monkeypatch.setattr(module, "scores_table", lambda *_: "the table")
-    assert module.run_demo(tmp_path, seed=2, images=64, workers=workers, progress=QUIET) == page
+    assert module.run_demo(tmp_path, seed=2, images=64, workers=workers, progress=Progress()) == page
     assert trained == NETWORKS
     assert asked == [
         *(("map", seed, "country_shift") for seed in (6, 7, 8)),

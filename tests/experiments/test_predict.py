@@ -46,7 +46,7 @@ def test_it_refuses_what_it_cannot_do(folders, tmp_path):
     with pytest.raises(InputError, match="the same data"):
         predict_on(folder, ours, tmp_path / "x.csv", Resources("cpu"))
     only_train = make_prepared(tmp_path / "train", parts=(("in_domain", "train", 20),), seed=2)
-    with pytest.raises(InputError, match=r"has no split 'test'\. Prepare it with --split test"):
+    with pytest.raises(InputError, match=r"has no split 'test'\. Prepare it by `prepare --split test`"):
         predict_on(folder, only_train, tmp_path / "x.csv", Resources("cpu"))
     (folder / "done").unlink()
     with pytest.raises(InputError, match="no finished run"):

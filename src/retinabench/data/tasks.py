@@ -183,8 +183,8 @@ def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
     unused = int(((records.domain == "shifted") & (records.split == "train")).sum())
     if unused:
         yield (
-            f"{unused:,} shifted images are the training split of their data set and not used; prepare it with "
-            "--split test to test on all"
+            f"{unused:,} shifted images are the training split of their data set and not used; `prepare --split "
+            "test` makes all of them test images"
         )
     if division.published is not None and data.name.partition("+")[0] == "eyepacs":
         for split, number in zip(SPLITS, division.published, strict=True):

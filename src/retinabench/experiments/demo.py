@@ -47,6 +47,7 @@ def run_demo(
         with progress.track("Training", len(networks), unit="networks") as advance:
             for _ in in_processes(partial(_train, out), networks, together):
                 advance(1)
+        resources = Resources()  # every network was named by the bar
 
     def predictions(preset: str, number: int) -> Predictions:
         folder = execute(_run(preset, number, out), out / "runs", resources)
@@ -55,8 +56,9 @@ def run_demo(
     files = {
         "MAP": [predictions("demo/map", SEEDS * seed + k) for k in range(SEEDS)],
         "MC dropout": [predictions("demo/dropout", seed)],
-        f"deep ensemble of {SEEDS}": [predictions("demo/ensemble", seed)],
     }
+    resources = Resources()  # the ensemble only reads its members
+    files[f"deep ensemble of {SEEDS}"] = [predictions("demo/ensemble", seed)]
     with progress.track("Scores, intervals and figures", 100, unit="%") as advance:
         tell = percent_steps(advance)
         found = evaluate_methods(

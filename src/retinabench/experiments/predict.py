@@ -25,7 +25,7 @@ from retinabench.predictions.table import Predictions
 
 
 def predict_on(folder: Path, data: Path, out: Path, resources: Resources, network: str | None = None) -> Path:
-    """Predict a prepared folder with a finished run, as if it had been trained with `--shifted DATA`.
+    """Predict a prepared folder with a finished run, as if it had been trained with `train --shifted DATA`.
 
     The run's own validation and test images are in domain, those of `data` are shifted. Where the training data are not at
     their place any more, the predictions that the run's folder holds are those in domain; all others have the same bits.
@@ -66,11 +66,9 @@ def _with_shifted(run: Run, trained: Task, joined: Prepared) -> Task:
         rows = np.flatnonzero(new & (joined.records.split == split))
         splits |= {f"shifted_{split}": rows} if rows.size else {}
     if "shifted_test" not in splits:
-        raise InputError("has no split 'test'", file=joined.shifted, hint="Prepare it with --split test.")
+        raise InputError("has no split 'test'", file=joined.shifted, hint="Prepare it by `prepare --split test`.")
     unused = int((new & (joined.records.split == "train")).sum())
-    note = (
-        f"{unused:,} training images of {joined.shifted} are not predicted; prepare it with --split test to test on all"
-    )
+    note = f"{unused:,} training images of {joined.shifted} are not predicted; `prepare --split test` makes all of them test images"
     return Task(run.task, joined, splits, (note,) if unused else ())
 
 

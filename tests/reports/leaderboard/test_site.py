@@ -59,6 +59,19 @@ def test_a_method_s_page_shows_card_numbers_and_failures(board) -> None:
     assert "javascript:" not in text
 
 
+def test_titles_say_what_is_resolved(board) -> None:
+    """A method may be the best if no pair shows another one to be better."""
+    (title,) = re.findall("<h1>(.*?)</h1>", pages.index_page([board]))
+    for name, label in (("in_domain", "in-domain"), ("shifted", "shifted")):
+        ranked = board.sets[name]["referral_accuracy_area"]
+        unbeaten = len(ranked.models) - len({worse for _, worse in ranked.better()})
+        words = f"{unbeaten} of 4 methods may be the best" if unbeaten in (2, 3) else "method"
+        assert f"{label}, {words}" in title or unbeaten == 1
+    assert title in pages.benchmark_page(board)
+    assert "On 1 of" not in pages.index_page([board, board])
+    assert "<h1>On 2 of 2 benchmarks some methods are shown to be better" in pages.index_page([board, board])
+
+
 def content(folder):
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()

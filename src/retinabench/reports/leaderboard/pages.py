@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from retinabench.core.results import IntervalRow, draw_intervals
 from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import sensitivity_within
+from retinabench.metrics.comparison import ScoreRanking
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import SCORES as SPECS
@@ -122,13 +123,13 @@ def image_file(image_id: str) -> str:
 
 def index_page(boards: Sequence[BenchmarkBoard]) -> str:
     sections = [(board, _section(board, next(iter(board.sets)))) for board in boards]
-    return _render("index.html.j2", title="Leaderboard", sections=sections, root="")
+    return _render("index.html.j2", title=_finding(boards), sections=sections, root="")
 
 
 def benchmark_page(board: BenchmarkBoard) -> str:
     return _render(
         "benchmark.html.j2",
-        title=board.benchmark.title,
+        title=_finding([board]),
         board=board,
         sections=[_section(board, name) for name in board.sets],
         kinds=rows.KINDS,
@@ -146,7 +147,7 @@ def pairs_page(board: BenchmarkBoard, name: str, score: str) -> str:
     ]
     return _render(
         "pairs.html.j2",
-        title=f"{board.benchmark.title}: {spec.label}, {SET_LABELS[name].lower()}",
+        title=f"{spec.label}, {SET_LABELS[name].lower()}: {_standing(board, name, score)}",
         board=board,
         spec=spec,
         standing=standing,
@@ -186,20 +187,44 @@ def _render(template: str, **context: Any) -> str:
     return render(template, context, package=PACKAGE)
 
 
+def _finding(boards: Sequence[BenchmarkBoard]) -> str:
+    """Return what the rankings by the primary score resolve: of one benchmark on each set, of several how many do."""
+    if len(boards) == 1:
+        primary, sets = boards[0].benchmark.primary, boards[0].benchmark.sets
+        each = (f"{SET_LABELS[name].lower()}, {_standing(boards[0], name, primary)}" for name in sets)
+        return f"{SPECS[primary].label}: {'; '.join(each)}"
+    rankings = [[board.sets[name][board.benchmark.primary] for name in board.benchmark.sets] for board in boards]
+    some = sum(any(ranked.better() for ranked in sets) for sets in rankings)
+    one = sum(any(len(_may_be_best(ranked)) == 1 for ranked in sets) for sets in rankings)
+    if not some:
+        return f"On none of {len(boards)} benchmarks is a method shown to be better than another"
+    many = f"On {some} of {len(boards)} benchmarks some methods are shown to be better than others"
+    return f"{many}; a single best method is shown on {one or 'none'}"
+
+
+def _standing(board: BenchmarkBoard, name: str, score: str) -> str:
+    """Return what the ranking by a score on a set resolves, as a clause."""
+    ranked = board.sets[name][score]
+    order, first = ranked.order(), _may_be_best(ranked)
+    if len(first) == len(order) > 1:
+        return "no method is shown to be better than another"
+    title = board.entries[order[0]].title
+    if len(first) == 1:
+        return f"{title} is the best of {len(order)} methods"
+    return f"{len(first)} of {len(order)} methods may be the best, among them {title}"
+
+
+def _may_be_best(ranked: ScoreRanking) -> list[str]:
+    return [key for key, model in ranked.models.items() if model.best == 1]
+
+
 @drawing()
 def _section(board: BenchmarkBoard, name: str) -> dict[str, object]:
     found, specs = board.sets[name], rows.specs_of(board, name)
     patients = "" if found.patients is None else f" of {found.patients:,} patients"
-    ranked, label = found[specs[0].name], f"{specs[0].label}, {SET_LABELS[name].lower()}"
+    ranked = found[specs[0].name]
     order = ranked.order()
-    first = [key for key in order if ranked.models[key].best == 1]
-    title = board.entries[order[0]].title
-    if len(first) == len(order) > 1:
-        finding = f"No method is shown to be better than another: {label}"
-    elif len(first) == 1:
-        finding = f"{title} is the best of {len(order)} methods: {label}"
-    else:
-        finding = f"{len(first)} of {len(order)} methods may be the best, among them {title}: {label}"
+    finding = f"{specs[0].label}, {SET_LABELS[name].lower()}: {_standing(board, name, specs[0].name)}"
     figure, [[axes]] = canvas(2 * WIDTH, 60 + 20 * len(order))
     lines = [
         IntervalRow(board.entries[key].title, (one := ranked.models[key]).value, one.low, one.high) for key in order

@@ -53,7 +53,7 @@ def write_site(
             for board in boards
             for key in board.entries
         }
-        names = list(_names(boards, found))
+        names = set(_names(boards, found))
         before = [str(name) for name in (folder.manifest() or {}).get("files", [])]
         _write_manifest(out, sorted({*before, *names}))
         written: set[str] = set()
