@@ -33,11 +33,11 @@ from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.fidelity.reference.convergence import split_rhat
-from retinabench.fidelity.submissions.untrained.samplers import Counted
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.density import build_network
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods import hmc
+from retinabench.methods.chains import Counted
 from retinabench.models.networks.small import MLP, Head
 
 Covariance = Callable[[Tensor, Tensor, float, int], Tensor]
