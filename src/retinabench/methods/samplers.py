@@ -69,11 +69,12 @@ class NetworkLikelihood:
         groups = parameter_groups(model, run.optimizer)
         decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
         free = [torch.full((p.numel(),), float(id(p) not in decayed) / variance) for p in trained(model).values()]
+        model.train()
+        norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.training]
         model.eval()
-        for module in model.modules():
-            if isinstance(module, _BatchNorm):
-                module.train()
-                module.momentum = 1.0
+        for norm in norms:
+            norm.train()
+            norm.momentum = 1.0
         inputs = torch.cat([some for some, _ in batches.rows(batches.train)])
         labels = batches.targets(batches.train)
         return cls(model, inputs, labels, likelihood, run.optimizer.reweight, torch.cat(free).to(inputs.device))
@@ -95,8 +96,8 @@ class NetworkLikelihood:
 
     @torch.no_grad()
     def sample(self, weights: Tensor) -> State:
-        """Return the tensors of the network with weights (P,): `tensors`, and the statistics of its batch norm."""
-        found = tensors(self.model, weights.to(self.inputs.device))
+        """Return all tensors of the network with weights (P,), the statistics of its batch norm those of the training rows."""
+        found = {**self.model.state_dict(), **tensors(self.model, weights.to(self.inputs.device))}
         functional_call(self.model, found, (self.inputs,))
         return found
 
@@ -174,10 +175,8 @@ class Chains:
             raise DivergedError(
                 "a state of the chain is not finite; look at the images and labels (retinabench inspect)"
             )
-        checkpoint.history.append({"epoch": 1})
-        checkpoint.save({})
         rows = np.linspace(0, len(kept) - 1, min(len(kept), method.samples)).round().astype(int)
-        return CollectedPosterior(model, likelihood, [sample(kept[row]) for row in rows])
+        return CollectedPosterior(model, likelihood, [sample(one) for one in kept[rows]])
 
 
 class Hmc(Chains):
