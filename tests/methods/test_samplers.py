@@ -30,7 +30,7 @@ def settings(name):
     return {"name": "mclmc", "adjusted": True} if name == "mams" else {"name": name}
 
 
-def draws(name, network, x, y, likelihood, gradients=4000, **optimizer):
+def draws(name, network, x, y, likelihood, gradients=2000, **optimizer):
     """Return the samples (S, P) of a method, as many as it keeps."""
     method = {**settings(name), "gradients": gradients, "samples": gradients}
     run = TrainingRun(method=method, optimizer=Optimizer(l2=L2, augment="none", **optimizer))
@@ -74,7 +74,7 @@ def test_two_weights_of_a_logistic_regression_are_those_of_quadrature(name, opti
 def test_a_linear_regression_has_the_posterior_of_its_closed_form(name):
     words = [f"method.{key}={value}" for key, value in settings(name).items() if key != "name"]
     posterior, batches = fitted(
-        make_run(settings(name)["name"], "method.gradients=4000", "method.samples=4000", *words)
+        make_run(settings(name)["name"], "method.gradients=2000", "method.samples=2000", *words)
     )
     mean, covariance = truth(batches)
     agree(weights(posterior), mean, np.sqrt(np.diag(covariance)))

@@ -6,8 +6,8 @@ Letters: K chains, P trained weights, S posterior samples.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from retinabench.core.errors import DivergedError, InputError
+from retinabench.core.errors import InputError
 from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods import chains
@@ -45,7 +45,6 @@ def tensors(model: nn.Module, weights: Tensor) -> State:
     return cut | {name: buffer.clone() for name, buffer in model.named_buffers()}
 
 
-@dataclass(eq=False)
 class NetworkLikelihood:
     """log p(y | x, w) of all training rows by the trained weights of a network, as a `LogLikelihood` of `hmc.py`, in float32.
 
@@ -53,31 +52,24 @@ class NetworkLikelihood:
     rows. The prior of the chains is N(0, s² I); of weights that `optimizer.l2_on` leaves out it is taken off here.
     """
 
-    model: nn.Module
-    inputs: Tensor
-    labels: Tensor
-    likelihood: Likelihood
-    reweight: str
-    free: Tensor  # (P,), 1 / s² of weights without a prior, 0 of the others
-
-    @classmethod
-    def of(
-        cls, model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood, variance: float
-    ) -> NetworkLikelihood:
-        """Load all training rows."""
+    def __init__(
+        self, model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood, variance: float
+    ) -> None:
         check_reweight(run.optimizer, likelihood)
+        self.model, self.likelihood = model, likelihood
+        self.inputs = torch.cat([some for some, _ in batches.rows(batches.train)])
+        self.labels = batches.targets(batches.train)
+        self.batch = BatchInfo.of(self.labels, reweight=run.optimizer.reweight)
         groups = parameter_groups(model, run.optimizer)
         decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
         free = [torch.full((p.numel(),), float(id(p) not in decayed) / variance) for p in trained(model).values()]
+        self.free = torch.cat(free).to(batches.device)  # (P,), 1 / s² of weights without a prior, 0 of the others
         model.train()
         norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.training]
         model.eval()
         for norm in norms:
             norm.train()
             norm.momentum = 1.0
-        inputs = torch.cat([some for some, _ in batches.rows(batches.train)])
-        labels = batches.targets(batches.train)
-        return cls(model, inputs, labels, likelihood, run.optimizer.reweight, torch.cat(free).to(inputs.device))
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> values (K,), gradients (K, P)."""
@@ -88,8 +80,7 @@ class NetworkLikelihood:
         w = weights.detach().to(self.inputs.device).requires_grad_()
         with torch.enable_grad():
             outputs = functional_call(self.model, tensors(self.model, w), (self.inputs,))
-            batch = BatchInfo.of(self.labels, reweight=self.reweight)
-            value = -len(self.labels) * cross_entropy(outputs, self.labels, self.likelihood, batch)
+            value = -len(self.labels) * cross_entropy(outputs, self.labels, self.likelihood, self.batch)
             value = value + 0.5 * (self.free * w.square()).sum()
             (gradient,) = torch.autograd.grad(value, w)
         return value.detach().cpu(), gradient.cpu()
@@ -103,14 +94,11 @@ class NetworkLikelihood:
 
     def starts(self, count: int, generator: torch.Generator) -> Tensor:
         """Return the weights of the network, (1, P); of several chains with the matrices drawn anew at their root mean squares."""
-        parts = [p.detach().cpu().expand(count, *p.shape) for p in trained(self.model).values()]
-        drawn = [
-            part.square().mean().sqrt() * torch.randn(part.shape, generator=generator)
-            if count > 1 and part.ndim > 2
-            else part
-            for part in parts
-        ]
-        return torch.cat([part.flatten(1) for part in drawn], dim=1)
+        parts = [p.detach().cpu().expand(count, *p.shape).clone() for p in trained(self.model).values()]
+        for part in parts:
+            if count > 1 and part.ndim > 2:
+                part[:] = part.square().mean().sqrt() * torch.randn(part.shape, generator=generator)
+        return torch.cat([part.flatten(1) for part in parts], dim=1)
 
 
 class ChainConfig(MethodConfig):
@@ -120,7 +108,6 @@ class ChainConfig(MethodConfig):
     """
 
     has_learning_rate = False
-    stream: ClassVar[str] = "approximate sampler"
     approximates = "draws of one chain"
 
     samples: int = Field(100, ge=1, le=100_000)
@@ -150,31 +137,31 @@ class Chains:
     ) -> CollectedPosterior:
         """Run the chains; a training that was stopped begins again."""
         method: ChainConfig = as_config(run, ChainConfig)
-        budget = int(method.gradients_per_example(run.optimizer))
+        budget, name = int(method.gradients_per_example(run.optimizer)), method.sampler
         if budget < FEWEST_GRADIENTS:
             raise InputError(
-                f"'{method.sampler}' needs a budget of at least {FEWEST_GRADIENTS} gradients per example, not {budget}",
+                f"'{name}' needs a budget of at least {FEWEST_GRADIENTS} gradients per example, not {budget}",
                 hint="Give a larger --budget, or set method.gradients.",
             )
         variance = run.optimizer.prior_variance(len(batches.train))
         if math.isinf(variance):
-            raise InputError(f"'{method.name}' needs a prior on the weights", hint="Set optimizer.l2 above 0.")
-        size = sum(p.numel() for p in trained(model).values())
+            raise InputError(f"'{name}' needs a prior on the weights", hint="Set optimizer.l2 above 0.")
+        size, stream, starts, sample = (
+            sum(p.numel() for p in trained(model).values()),
+            (),
+            None,
+            partial(tensors, model),
+        )
         if batches.whole is not None:
             density, stream = batches.whole()
-            sample, prior = lambda weights: tensors(model, weights), chains.Prior(size, variance)
         else:
-            density = own = NetworkLikelihood.of(model, batches, run, likelihood, variance)
-            sample, prior, stream = own.sample, chains.Prior(size, variance, own.starts), ()
-        generator = torch_generator("cpu", run.seed, method.stream, method.sampler, *stream)
+            density = own = NetworkLikelihood(model, batches, run, likelihood, variance)
+            starts, sample = own.starts, own.sample
+        kind = "exact sampler" if name in chains.EXACT else "approximate sampler"
+        generator = torch_generator("cpu", run.seed, kind, name, *stream)
+        prior, counted = chains.Prior(size, variance, starts), chains.Counted(density)
         with checkpoint.progress.track(checkpoint.title, budget, unit="steps") as advance:
-            kept = torch.cat(
-                chains.SAMPLERS[method.sampler](prior, chains.Counted(density), budget, generator, advance)
-            )
-        if not kept.isfinite().all():
-            raise DivergedError(
-                "a state of the chain is not finite; look at the images and labels (retinabench inspect)"
-            )
+            kept = torch.cat(chains.SAMPLERS[name](prior, counted, budget, generator, advance))
         rows = np.linspace(0, len(kept) - 1, min(len(kept), method.samples)).round().astype(int)
         return CollectedPosterior(model, likelihood, [sample(one) for one in kept[rows]])
 
@@ -205,7 +192,6 @@ class Hmc(Chains):
         """The options of `ChainConfig`."""
 
         title = "HMC"
-        stream = "exact sampler"
 
         name: Literal["hmc"] = "hmc"
 
@@ -232,7 +218,6 @@ class Nuts(Chains):
         """The options of `ChainConfig`."""
 
         title = "NUTS"
-        stream = "exact sampler"
 
         name: Literal["nuts"] = "nuts"
 
