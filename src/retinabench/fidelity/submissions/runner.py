@@ -30,6 +30,7 @@ from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, Training, execute_run
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, check_plan, entry, entry_run, planned
+from retinabench.fidelity.submissions.infinite_width import run_untrained
 from retinabench.fidelity.submissions.meter import SECONDS, GradientMeter, MeteredDensity
 from retinabench.fidelity.submissions.submission import (
     About,
@@ -42,7 +43,6 @@ from retinabench.fidelity.submissions.submission import (
     submission_of,
     write_submission,
 )
-from retinabench.fidelity.submissions.untrained.run import run_untrained
 from retinabench.fidelity.targets.data import TargetData, load, standardised
 from retinabench.fidelity.targets.density import Density, build_network, likelihood_of, point_batches
 from retinabench.fidelity.targets.target import Target
