@@ -212,7 +212,7 @@ def forget(device: torch.device) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    trained = [name for name, method in METHODS.items() if hasattr(method, "fit")]
+    trained = [name for name, method in METHODS.items() if hasattr(method, "fit") and method.Config.has_learning_rate]
     limits = {"seconds": 150.0, "warm": 5, "steps": 20}
     sizes = {"size": 512, "width": 64, "batch": 64, "methods": trained}
     given = {"device": "auto", "eager": False, "out": Path("gpu_methods.json"), **limits, **sizes}

@@ -138,7 +138,7 @@ def frozen_heads(names: list[str], rounds: int) -> None:
 
 
 def main() -> None:
-    trained = [name for name, method in METHODS.items() if hasattr(method, "fit")]
+    trained = [name for name, method in METHODS.items() if hasattr(method, "fit") and method.Config.has_learning_rate]
     options = parse(__doc__, methods=trained, width=32, rounds=5, steps=8, heads=[""])
     torch.set_num_threads(1)
     if options.heads != [""]:

@@ -111,13 +111,16 @@ METHODS = {
     "BatchEnsemble": ["method=batch_ensemble"],
     "head ensemble": ["method=head_ensemble"],
 } | TUNED
+SAMPLERS = {name.upper(): [f"method={name}", PRIOR] for name in ("hmc", "nuts", "mclmc", "mile")}
+SAMPLERS["MAMS"] = [*SAMPLERS["MCLMC"], "method.adjusted=true"]
+METHODS |= SAMPLERS
 TTA = "test-time augmentation"  # of MAP
 POOLED = ("MAP", "MC dropout", "MFVI", "rank-1", "VBLL", "IVON", "cyclical SGHMC")  # also as ensembles of their seeds
 # Samples of the fine-tuned posteriors: each costs the last convolution of ten images for each test image.
 SAMPLES = {f"method.samples={many}": f"method.samples={few}" for many, few in ((64, 8), (60, 12), (20, 8))}
-UNTUNED = {label.removeprefix("tuned ") for label in TUNED}
+OMITTED = {label.removeprefix("tuned ") for label in TUNED} | set(SAMPLERS)  # with a convolution's 400,000 weights
 FINETUNED = {
-    label: [SAMPLES.get(one, one) for one in words] for label, words in METHODS.items() if label not in UNTUNED
+    label: [SAMPLES.get(one, one) for one in words] for label, words in METHODS.items() if label not in OMITTED
 }
 FINETUNED["LoRA ensemble"] = ["method=lora_ensemble"]
 SCRATCH = {label: [one.replace(MANY, "method.samples=16") for one in METHODS[label]] for label in ("MAP", "MC dropout")}
@@ -428,8 +431,9 @@ def heads(out: Path, options: argparse.Namespace) -> None:
     order = list(cross_validations("real/frozen", out / "data", METHODS, options.seeds * REPEATS, options))
     # Of the first seed all methods, one division after the other; of each further seed first the methods that are pooled.
     order.sort(key=lambda one: (one[1] // REPEATS, one[1] >= REPEATS and one[0] not in POOLED, one[1]))
-    compute(networks, order)
-    compute_views(networks, order, of_all_views)
+    compute(networks, order, lambda cell: not (options.undamaged and cell.kind))
+    if not options.only:
+        compute_views(networks, order, of_all_views)
 
 
 def search(out: Path, options: argparse.Namespace) -> None:
@@ -506,6 +510,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--source", type=Path, help="of heads and scratch")
     parser.add_argument("--out", type=Path, default=Path("results-real"))
     parser.add_argument("--seeds", type=int, default=3, help="of each division")
+    parser.add_argument("--undamaged", action="store_true", help="leave the damaged images of heads out")
     parser.add_argument("--runs", type=int, default=5, help="fine-tuned cross-validations, of the divisions in turn")
     parser.add_argument("--only", nargs="+", help="these methods alone")
     parser.add_argument("--size", type=int, help="of the images, to try the script")

@@ -23,7 +23,7 @@ from retinabench.metrics.registry import ON_REQUEST, SCORES, ScoreSpec
 METHOD_GROUPS = {
     "A network, and dropout": ("map", "dropout", "dropout_off"),
     "Variational inference": ("mfvi", "radial", "rank1", "fsvi", "vbll", "ivon", "vogn", "gaussian_vi"),
-    "Markov chain Monte Carlo": ("sgld", "sghmc", "csghmc"),
+    "Markov chain Monte Carlo": ("sgld", "sghmc", "csghmc", "hmc", "nuts", "mclmc", "mile"),
     "Ensembles and averages along a training": (
         "swag", "multiswag", "anchored", "sequential_anchored", "batch_ensemble", "head_ensemble", "lora_ensemble", "ensemble",
     ),

@@ -20,7 +20,7 @@ from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.metrics.classification import auroc
 from retinabench.predictions.io import read_predictions
-from support.helpers import TINY, fast
+from support.helpers import TINY, fast, short_chain
 
 CPU = Resources("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
@@ -54,7 +54,7 @@ def subjects(prepared, runs, tmp_path_factory):
             return execute(self.run, runs, CPU)
 
     out = tmp_path_factory.mktemp("checks")
-    words = {name: [*TINY, f"method.name={name}"] for name in METHODS}
+    words = {name: [*TINY, f"method.name={name}", *short_chain(name)] for name in METHODS}
     return {name: Shared(load_run(None, words[name], data=prepared), out / name) for name in METHODS}
 
 
@@ -73,7 +73,10 @@ def predicted(trained):
     ],
 )
 def test_a_method_keeps_its_contract(subjects, name, check):
-    CHECKS[check](subjects[name])
+    subject = subjects[name]
+    if check == "learns_under_its_likelihoods":  # a network so small that a chain may have all its gradients
+        subject = Subject(subject.run.model_copy(update={"method": METHODS[name].Config()}), subject.folder)
+    CHECKS[check](subject)
 
 
 def test_dropout_samples_differ_and_map_has_one(subjects):

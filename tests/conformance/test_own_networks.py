@@ -22,7 +22,7 @@ from retinabench.experiments.run import execute
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
 from support import own_network
-from support.helpers import fast, make_prepared
+from support.helpers import fast, make_prepared, short_chain
 
 PAGE = Path(__file__).parents[2] / "docs" / "pretrained.md"
 NAME = "support.own_network:make"
@@ -40,7 +40,9 @@ SLOW_TO_LEARN = {"sgld": ["optimizer.epochs=6"]}
 @pytest.fixture(scope="module")
 def subjects(prepared, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
-    words = {name: [*SHORT, f"method.name={name}", *SLOW_TO_LEARN.get(name, [])] for name in METHODS}
+    words = {
+        name: [*SHORT, f"method.name={name}", *SLOW_TO_LEARN.get(name, []), *short_chain(name)] for name in METHODS
+    }
     runs = {name: load_run(None, words[name], data=prepared, model=own_network.make) for name in METHODS}
     return {name: Subject(run, out / name) for name, run in runs.items()}
 

@@ -25,7 +25,7 @@ from retinabench.models.build import build_model, initialise
 from retinabench.models.networks.small import Head
 from retinabench.models.settings import ModelConfig
 from retinabench.predictions.io import read_predictions
-from support.helpers import fast, make_prepared
+from support.helpers import fast, make_prepared, short_chain
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
 CPU = Resources("cpu")
@@ -47,7 +47,7 @@ def pretrained(tmp_path_factory):
     data = str(make_prepared(root / "data"))
 
     def folder(name, *more):
-        few = ["method.samples=2"] if name in CHAINS else []  # of four steps
+        few = ["method.samples=2"] if name in CHAINS else short_chain(name)  # of four steps
         return execute(load_run(None, [*words, f"method.name={name}", *few, *more], data=data), root / "runs", CPU)
 
     return network.state_dict(), folder

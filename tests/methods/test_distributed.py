@@ -72,7 +72,7 @@ SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
 
 SAME = (
     "map", "laplace", "swag", "ivon", "vogn", "gaussian_vi", "sgld", "sghmc", "csghmc", "multiswag", "anchored",
-    "sequential_anchored",
+    "sequential_anchored", "hmc", "nuts", "mclmc", "mile",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from retinabench.data.dataset import Records
 from retinabench.data.easy_images import write_easy_data
 from retinabench.data.prepared import write_shard
 from retinabench.experiments.conformance import TINY as TINY_WORDS
+from retinabench.methods.registry import METHODS
 
 TINY = list(TINY_WORDS)
 make_prepared = write_easy_data
@@ -43,6 +44,11 @@ def make_retinas(folder: Path, records: Records, pictures: np.ndarray) -> Path:
     about = json.loads((folder / "dataset.json").read_text())
     write_json(folder / "dataset.json", about | {"name": "retinas", "size": pictures.shape[1]})
     return folder
+
+
+def short_chain(name):
+    """Settings of a method that samples by full-batch gradients: a tenth of the passes over the images."""
+    return [] if METHODS[name].Config.has_learning_rate else ["method.gradients=100"]
 
 
 def fast(names, chosen):

@@ -408,7 +408,11 @@ class _StoredImages(TorchDataset[tuple[Tensor, Tensor]]):
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """Training and validation rows of a source, in batches on its device: what the training loop reads."""
+    """Training and validation rows of a source, in batches on its device: what the training loop reads.
+
+    whole: where the log-likelihood of all training rows has a faster form than the network's, returns it, by the weights of K networks,
+    (K, P) -> values (K,) and gradients (K, P), and the names of its stream of randomness.
+    """
 
     source: Source
     train: Rows
@@ -417,6 +421,7 @@ class Batches:
     seed: int
     augment: str = "none"
     limits: BatchLimits = field(default_factory=BatchLimits)
+    whole: Callable[[], tuple[Callable[[Tensor], tuple[Tensor, Tensor]], tuple[str, ...]]] | None = None
 
     @property
     def device(self) -> torch.device:

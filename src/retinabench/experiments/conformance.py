@@ -119,8 +119,12 @@ def weighs_classes(subject: Subject) -> None:
         return
     inputs, _ = easy_points("bernoulli")
     rare = (inputs[:, 0] > 1).float()
+    # A chain finds the networks that fit all points, which show no weights, unless the prior keeps it from them.
+    prior = {} if subject.run.method.has_learning_rate else {"l2": 0.05}
     plain, weighted = (
-        float(_fitted(subject, inputs, rare, Bernoulli(), reweight=reweight, epochs=10).mean(dim=0)[:, 1].mean())
+        float(
+            _fitted(subject, inputs, rare, Bernoulli(), reweight=reweight, epochs=10, **prior).mean(dim=0)[:, 1].mean()
+        )
         for reweight in ("none", "constant")
     )
     require(
@@ -305,7 +309,9 @@ def predicts_probabilities(subject: Subject) -> None:
 
 
 def refuses_a_diverged_training(subject: Subject) -> None:
-    """A learning rate of 1e30 ends the training with a `WorkError` that names the step, and saves no posterior."""
+    """A learning rate of 1e30 ends the training with a `WorkError` that names the step, and saves no posterior, where there is one."""
+    if not subject.run.method.has_learning_rate:
+        return
     optimizer = subject.run.optimizer.model_copy(update={"lr": 1e30, "warmup": 0})
     out = subject.folder / "diverged"
     try:

@@ -32,6 +32,8 @@ from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entry
 from retinabench.fidelity.submissions.runner import run_entry, run_settings
 from retinabench.fidelity.submissions.submission import Submission, read_submission
+from retinabench.methods.registry import METHODS
+from retinabench.methods.samplers import ChainConfig
 
 SEEDS = (0, 1, 2)
 SAME = 1e-3  # most difference of a probability, or of a draw in stds of y
@@ -83,7 +85,7 @@ def rerun(
             keep_submission(runs[seed], evaluator, out, rerun=True)
     distance = distances.DISTANCE[evaluator.target.likelihood]
     fixed = [float(distance(runs[seed].values, evaluator.predictive).mean()) for seed in SEEDS]
-    chains = sample is not None or first.about.method in UNTRAINED_TITLES
+    chains = sample is not None or first.about.method in UNTRAINED_TITLES or _is_chain(first.about.method)
     compared = []
     for one, seed in zip(submissions, stated, strict=True):
         mine, again = (
@@ -94,6 +96,10 @@ def rerun(
         holds = same or (chains and _is_among(mine, fixed))
         compared.append(Compared(one.title, seed, holds, same, mine, again, apart))
     return compared
+
+
+def _is_chain(name: str | None) -> bool:
+    return name is not None and issubclass(METHODS[entry(name).method["name"]].Config, ChainConfig)
 
 
 def _is_among(value: float, others: Sequence[float]) -> bool:
@@ -109,7 +115,7 @@ def _entry(first: Submission, evaluator: Evaluator, seed: int, out: Path, progre
     if about.budget is None or about.method is None:
         raise InputError("states no method or no budget, so that it cannot be run again", file=first.source)
     limit = about.budget.limit or about.budget.used
-    if about.method in UNTRAINED_TITLES:
+    if "optimizer" not in (about.run or {}):  # of an infinite width, or of a chain of an earlier version
         file = run_entry(
             about.method, target, budget=limit, seed=seed, out=out, resources=Resources("cpu", 0, progress)
         )

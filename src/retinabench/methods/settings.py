@@ -99,6 +99,7 @@ class MethodConfig(Frozen):
     that were computed once. keeps_trunk: whether it leaves the weights of the trunk as they are. pools_seeds: whether it
     combines runs that differ by their seed. approximates: in which sense a run approximates the posterior whose prior is the L2
     term; without_target: where it does not, why; loss_is_log_posterior: whether its loss is the logarithm of one nevertheless.
+    has_learning_rate: whether `optimizer.lr` applies.
     """
 
     title: ClassVar[str] = ""
@@ -110,6 +111,7 @@ class MethodConfig(Frozen):
     approximates: ClassVar[str] = ""
     without_target: ClassVar[str] = "not stated"
     loss_is_log_posterior: ClassVar[bool] = False
+    has_learning_rate: ClassVar[bool] = True
 
     name: str
     samples: int = Field(1, ge=1, le=100_000)

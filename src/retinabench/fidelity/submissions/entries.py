@@ -61,15 +61,7 @@ def check_plan(run: Run, limit: float) -> None:
 
 
 # Titles of the entries without a training loop (`untrained/run.py`), by name.
-UNTRAINED_TITLES = {
-    "nngp": "infinite width (NNGP)",
-    "ntk": "infinite width (NTK)",
-    "hmc": "HMC, one chain",
-    "nuts": "NUTS, one chain",
-    "mclmc": "microcanonical Langevin (MCLMC)",
-    "mams": "microcanonical trajectories, adjusted (MAMS)",
-    "mile": "microcanonical ensemble (MILE)",
-}
+UNTRAINED_TITLES = {"nngp": "infinite width (NNGP)", "ntk": "infinite width (NTK)"}
 
 PER_POINT = " per point"
 

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from retinabench.core.errors import WorkError
 from retinabench.data.loader import ArraySource, Batches
+from retinabench.fidelity.targets.density import Density
 
 EXAMPLES, SECONDS = "gradient_examples", "gradient_seconds"  # the names in a checkpoint's `counts`
 JOINS = re.compile("cat|[hv]?stack|pad")
@@ -87,6 +88,24 @@ class GradientMeter:
             if name in PRODUCTS and self._units:
                 rows = max(rows, _physical(output).numel() / self._units)
         self.count(round(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class MeteredDensity:
+    """A density whose evaluations, of all training points by each of K chains, a meter counts."""
+
+    density: Density
+    meter: GradientMeter
+
+    def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """(K, P) -> values (K,), gradients (K, P)."""
+        self.meter.count(len(weights) * self.meter.examples)
+        return self.density(weights)
+
+    def gradient(self, weights: Tensor) -> Tensor:
+        """(K, P) -> (K, P)."""
+        self.meter.count(len(weights) * self.meter.examples)
+        return self.density.gradient(weights)
 
 
 class Examples(Tensor):

@@ -15,7 +15,7 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,8 @@ from retinabench.core.version import __version__
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import Resources, Training, execute_run
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, check_plan, entry, entry_run, planned
-from retinabench.fidelity.submissions.meter import SECONDS, GradientMeter
+from retinabench.fidelity.submissions.infinite_width import run_untrained
+from retinabench.fidelity.submissions.meter import SECONDS, GradientMeter, MeteredDensity
 from retinabench.fidelity.submissions.submission import (
     About,
     Budget,
@@ -42,12 +43,13 @@ from retinabench.fidelity.submissions.submission import (
     submission_of,
     write_submission,
 )
-from retinabench.fidelity.submissions.untrained.run import run_untrained
 from retinabench.fidelity.targets.data import TargetData, load, standardised
-from retinabench.fidelity.targets.density import build_network, likelihood_of, point_batches
+from retinabench.fidelity.targets.density import Density, build_network, likelihood_of, point_batches
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods.base import FidelitySettings, is_composed
+from retinabench.methods.posteriors import CollectedPosterior
 from retinabench.methods.registry import METHODS
+from retinabench.methods.samplers import ChainConfig
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.posterior import Posterior
 
@@ -105,15 +107,22 @@ class TargetRuns:
         """Return network, batches and prediction of a run, its gradients counted."""
         device = resources.torch_device()
         meter = GradientMeter(len(self.data.train), planned(run) if self.limited else None)
+        batches = meter.handed_out(point_batches(self.data, run.optimizer.batch_size, run.seed, device))
+
+        def density() -> Density:
+            return Density.of(self.target, self.data)
 
         def predicted(posterior: Posterior) -> Predicted:
             meter.stopped = True
-            values = predict(posterior, self.data, run, device)
+            if isinstance(run.method, ChainConfig) and isinstance(posterior, CollectedPosterior):
+                values = predict_at_once(density(), posterior)
+            else:
+                values = predict(posterior, self.data, run, device)
             return Predicted(values, meter.used, meter.counts.get(SECONDS, 0.0))
 
         return Training(
             model=meter.watch(build_network(self.target, run.seed).to(device)),
-            batches=meter.handed_out(point_batches(self.data, run.optimizer.batch_size, run.seed, device)),
+            batches=replace(batches, whole=lambda: (MeteredDensity(density(), meter), (self.target.name,))),
             predict=predicted,
             title=f"{run.method.name}, {self.target.name}, seed {run.seed}",
             counts=meter.counts,
@@ -185,10 +194,7 @@ def run_entry(
             hint=f"Score a file: retinabench fidelity score FILE --task {target.name} --reference {target.name}.npz",
         )
     if name in UNTRAINED_TITLES:
-        return run_untrained(
-            name, target, data, budget=budget, seed=seed, out=out, overrides=overrides,
-            progress=resources.progress,
-        )  # fmt: skip
+        return run_untrained(name, target, data, seed=seed, out=out, overrides=overrides, progress=resources.progress)
     run = entry_run(entry(name), target, len(data.train), budget, seed, overrides)
     return run_settings(
         entry(name),
@@ -222,6 +228,13 @@ def run_settings(
         check_plan(run, budget)
     runs = TargetRuns(target, data, chosen, run, budget, limited=over_budget == "refuse")
     return submission_in(execute_run(runs, run, out, resources))
+
+
+def predict_at_once(density: Density, posterior: CollectedPosterior) -> NDArray[np.float32]:
+    """Return the predictions (S, N, O) of collected networks for all test points, several networks in one pass."""
+    names = [name for name, _ in density.network.named_parameters()]
+    weights = torch.stack([torch.cat([sample[name].flatten() for name in names]) for sample in posterior.samples])
+    return torch.cat([density.predict(some) for some in weights.tensor_split(-(-len(weights) // 50))]).numpy()
 
 
 def predict(posterior: Posterior, data: TargetData, run: Run, device: torch.device) -> NDArray[np.float32]:

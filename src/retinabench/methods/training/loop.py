@@ -201,11 +201,7 @@ def train(
     before the validation of its 0-based epoch; `extra` is saved and restored with network and optimiser.
     """
     config, model = run.optimizer, posterior.model
-    if config.reweight != "none" and not posterior.likelihood.reweightable:
-        raise InputError(
-            f"optimizer.reweight={config.reweight} is for two classes, not for {posterior.likelihood}",
-            hint="Set optimizer.reweight=none.",
-        )
+    check_reweight(config, posterior.likelihood)
     if config.compile and batches.device.type == "cuda":
         compile_network(model, fall_back=True)
     objective = objective or likelihood_only(model, batches, run, posterior.likelihood)
@@ -249,6 +245,14 @@ def train(
                 checkpoint.save({**state, "epoch": epoch + 1, "best": best})
     checkpoint.restore_best(posterior.restore)
     return posterior
+
+
+def check_reweight(config: Optimizer, likelihood: Likelihood) -> None:
+    if config.reweight != "none" and not likelihood.reweightable:
+        raise InputError(
+            f"optimizer.reweight={config.reweight} is for two classes, not for {likelihood}",
+            hint="Set optimizer.reweight=none.",
+        )
 
 
 class TrainedByObjective:

@@ -1,4 +1,4 @@
-"""Samplers of the posterior, exact and approximate."""
+"""Chains that adapt themselves within a budget of evaluations: Hamiltonian Monte Carlo, NUTS, microcanonical Langevin and its ensembles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.target import Target
 from retinabench.methods import hmc
 from retinabench.methods.hmc import Nuts
 
@@ -36,9 +34,10 @@ class Counted:
 
     def gradient(self, weights: Tensor) -> Tensor:
         """(K, P) -> gradients (K, P); cheaper for some densities in closed form."""
-        if not isinstance(self.log_likelihood, Density):
+        alone = getattr(self.log_likelihood, "gradient", None)
+        if alone is None:
             return self(weights)[1]
-        gradient = self.log_likelihood.gradient(weights)
+        gradient: Tensor = alone(weights)
         self._keep(weights, gradient)
         return gradient
 
@@ -102,13 +101,26 @@ def scale_of(trace: Sequence[tuple[Tensor, Tensor]], prior_variance: float) -> T
 
 
 Advance = Callable[[int], None]
-Sampler = Callable[[Target, Counted, int, torch.Generator, Advance], list[Tensor]]
-"""(target, its log-likelihood, budget, source of noise, what counts gradients) -> kept states, (K, P) each."""
+Starts = Callable[[int, torch.Generator], Tensor]  # number K of chains -> where they start, (K, P)
 
 
-def prior_draws(target: Target, count: int, generator: torch.Generator) -> Tensor:
-    """Return draws of the prior, (count, P)."""
-    return math.sqrt(target.prior_variance) * torch.randn(count, target.parameters, generator=generator)
+@dataclass(frozen=True)
+class Prior:
+    """N(0, s² I) on P weights. Chains start at draws of it, or where `start` says."""
+
+    parameters: int
+    variance: float
+    start: Starts | None = None
+
+    def starts(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return (count, P)."""
+        if self.start is not None:
+            return self.start(count, generator)
+        return math.sqrt(self.variance) * torch.randn(count, self.parameters, generator=generator)
+
+
+Sampler = Callable[[Prior, Counted, int, torch.Generator, Advance], list[Tensor]]
+"""(prior, log-likelihood, budget, source of noise, what counts gradients) -> kept states, (K, P) each."""
 
 
 TRAJECTORIES = 20  # of the whole budget, at least
@@ -119,7 +131,7 @@ ADAPTATION = 0.15  # share of a chain's gradients after which the scales are est
 class _Chain:
     """A chain under way, in coordinates z = w / scale: its density, state, step size and source of randomness, and its budget of gradients."""
 
-    target: Target
+    prior: Prior
     counted: Counted
     state: hmc.State
     size: hmc.StepSize
@@ -145,13 +157,13 @@ class _Chain:
     def rescale(self) -> None:
         """Estimate the scales of the weights from the gradients so far, and search the step again."""
         trace, self.counted.trace = self.counted.trace, None
-        if (scale := scale_of(trace or [], self.target.prior_variance)) is None:
+        if (scale := scale_of(trace or [], self.prior.variance)) is None:
             return
-        widest = self.target.prior_variance / float(scale.max()) ** 2  # the posterior is no wider than the prior
+        widest = self.prior.variance / float(scale.max()) ** 2  # the posterior is no wider than the prior
         self.period = min(max(1.0, float(_later(trace or []).div(scale).var(dim=0).max())), widest)
-        self.state = hmc.start(Scaled(self.counted, self.target.prior_variance, scale), self.weights / scale)
+        self.state = hmc.start(Scaled(self.counted, self.prior.variance, scale), self.weights / scale)
         self.scale, self.prior_variance = scale, FLAT
-        self.density = Scaled(self.counted, self.target.prior_variance, scale)
+        self.density = Scaled(self.counted, self.prior.variance, scale)
         self.size = hmc.StepSize(hmc.first_step(self.density, self.state, FLAT, self.generator) / 2, 0.8)
 
 
@@ -177,18 +189,18 @@ def _nuts(chain: _Chain, left: int) -> None:
 
 def _chain(
     transition: Callable[[_Chain, int], None],
-    target: Target,
+    prior: Prior,
     counted: Counted,
     budget: int,
     generator: torch.Generator,
     advance: Advance,
 ) -> list[Tensor]:
     """Return the states of one chain after burn-in; its start alone where the search of the first step took the budget."""
-    state = hmc.start(counted, prior_draws(target, 1, generator))
-    first = hmc.first_step(counted, state, target.prior_variance, generator) / 4
+    state = hmc.start(counted, prior.starts(1, generator))
+    first = hmc.first_step(counted, state, prior.variance, generator) / 4
     size = hmc.StepSize(first, 0.8)
-    variance = target.prior_variance
-    chain = _Chain(target, counted, state, size, generator, budget, counted, variance, period=variance)
+    variance = prior.variance
+    chain = _Chain(prior, counted, state, size, generator, budget, counted, variance, period=variance)
     counted.trace = [] if ADAPTATION * budget >= LEAST_TRACE else None
     kept: list[Tensor] = []
     told = 0
@@ -211,7 +223,7 @@ FIRST = 0.05  # step of a microcanonical chain, as a part of the length of draws
 
 
 def _mclmc(
-    target: Target,
+    prior: Prior,
     counted: Counted,
     budget: int,
     generator: torch.Generator,
@@ -221,19 +233,19 @@ def _mclmc(
     adjusted: bool = False,
 ) -> list[Tensor]:
     """Return the states of chains (K, P) after burn-in; adjusted ones are trajectories that are accepted or rejected."""
-    if target.parameters < 2:
+    if prior.parameters < 2:
         raise InputError(
-            f"'mclmc' needs at least two weights, and {target.name} has one",
+            "microcanonical chains need at least two weights, and there is one",
             hint="Run 'hmc' or 'nuts', which take any number.",
         )
-    weights = prior_draws(target, 1, generator) if start is None else start
+    weights = prior.starts(1, generator) if start is None else start
     chains, before = len(weights), counted.used
     end_of_burn_in = before + BURN_IN * (budget - before)
     adaptation = before + ADAPTATION * (budget - before)
     counted.trace = [] if adaptation - before >= LEAST_TRACE else None
-    scale = torch.full((target.parameters,), math.sqrt(target.prior_variance))
-    point, density = _microcanonical_start(target, counted, weights, scale, generator)
-    length = math.sqrt(target.parameters)  # of draws of z
+    scale = torch.full((prior.parameters,), math.sqrt(prior.variance))
+    point, density = _microcanonical_start(prior, counted, weights, scale, generator)
+    length = math.sqrt(prior.parameters)  # of draws of z
     size = hmc.VarianceStepSize(FIRST * length)
     adjustment: hmc.StepSize | None = None
     burned: list[Tensor] = []
@@ -247,7 +259,7 @@ def _mclmc(
             error = float(errors.square().mean().sqrt())
             point = moved if math.isfinite(error) else hmc.microcanonical_start(point.state, generator)
             if burning:
-                size.update(error, target.parameters)
+                size.update(error, prior.parameters)
                 burned.append(point.state.weights)
         else:
             step = adjustment.step if burning else adjustment.adapted
@@ -268,8 +280,8 @@ def _mclmc(
             kept.append(point.state.weights * scale)
         if counted.trace is not None and counted.used >= adaptation:
             trace, counted.trace = counted.trace, None
-            if (found := scale_of(trace, target.prior_variance)) is not None:
-                point, density = _microcanonical_start(target, counted, point.state.weights * scale, found, generator)
+            if (found := scale_of(trace, prior.variance)) is not None:
+                point, density = _microcanonical_start(prior, counted, point.state.weights * scale, found, generator)
                 scale, burned, size = found, [], hmc.VarianceStepSize(FIRST * length)
         elif adjusted and adjustment is None and counted.used >= (adaptation + end_of_burn_in) / 2:
             length, adjustment = max(length, _length(burned)), hmc.StepSize(size.size, ADJUSTED_ACCEPTANCE)
@@ -285,9 +297,9 @@ def _length(states: list[Tensor]) -> float:
 
 
 def _microcanonical_start(
-    target: Target, counted: Counted, weights: Tensor, scale: Tensor, generator: torch.Generator
+    prior: Prior, counted: Counted, weights: Tensor, scale: Tensor, generator: torch.Generator
 ) -> tuple[hmc.ChainPoint, Scaled]:
-    density = Scaled(counted, target.prior_variance, scale)
+    density = Scaled(counted, prior.variance, scale)
     return hmc.microcanonical_start(hmc.start(density, weights / scale), generator), density
 
 
@@ -296,21 +308,21 @@ MEMBERS = (5, 8)  # fewest and most
 RATE = 0.1  # of its optimisation, in stds of the prior
 
 
-def _mile(target: Target, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
+def _mile(prior: Prior, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
     """Return the states of microcanonical chains that start where an ensemble's members were optimised to.
 
     Sommer, Robnik, Nozadze, Seljak & Rügamer 2025, "Microcanonical Langevin Ensembles".
     """
     members = int(np.clip(budget // 250, *MEMBERS))
-    weights = prior_draws(target, members, generator)
-    steps, rate = int(OPTIMISED * budget) // members, RATE * math.sqrt(target.prior_variance)
+    weights = prior.starts(members, generator)
+    steps, rate = int(OPTIMISED * budget) // members, RATE * math.sqrt(prior.variance)
     optimizer = torch.optim.Adam([weights], lr=rate)
     for number in range(steps):
         optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * number / steps)) / 2
-        weights.grad = weights / target.prior_variance - counted.gradient(weights)
+        weights.grad = weights / prior.variance - counted.gradient(weights)
         optimizer.step()
         advance(members)
-    return _mclmc(target, counted, budget, generator, advance, weights)
+    return _mclmc(prior, counted, budget, generator, advance, weights)
 
 
 SAMPLERS: dict[str, Sampler] = {

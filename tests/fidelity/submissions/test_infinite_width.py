@@ -12,11 +12,11 @@ from torch import nn
 from torch.func import functional_call, vmap
 from torch.nn.functional import softplus
 
-from retinabench.core.errors import WorkError
+from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import read_reference
-from retinabench.fidelity.submissions.untrained import infinite_width
-from retinabench.fidelity.submissions.untrained.infinite_width import (
+from retinabench.fidelity.submissions import infinite_width
+from retinabench.fidelity.submissions.infinite_width import (
     ClassLikelihood,
     NoiseLikelihood,
     ProcessCovariances,
@@ -25,9 +25,12 @@ from retinabench.fidelity.submissions.untrained.infinite_width import (
     relu_covariance,
     square_root,
 )
-from retinabench.fidelity.targets.data import TargetData, load
+from retinabench.fidelity.submissions.runner import run_entry
+from retinabench.fidelity.submissions.submission import Budget, read_submission
+from retinabench.fidelity.targets.data import TargetData, labels, load
 from retinabench.fidelity.targets.target import TARGETS
 from retinabench.models.networks.small import MLP
+from support.tiny_target import TEST, regression_target
 
 VARIANCE = 1 / 30
 
@@ -229,3 +232,24 @@ def test_the_tangent_kernel_is_the_covariance_of_the_linear_expansion():
     slopes = by_out @ by_out.T + (by_hidden @ by_hidden.T) * (wide @ wide.T) + 1
     kernel = infinite_width.tangent_covariance(x, x, variance, width)
     assert np.allclose(kernel, variance * slopes, rtol=0.07)
+
+
+def test_the_infinite_width_limit_is_no_network_and_counts_its_likelihood(monkeypatch, tmp_path):
+    target = regression_target()
+    file = run_entry("nngp", target, budget=5, out=tmp_path)
+    submission = read_submission(file, target, TEST, load(target).sha256)
+    assert submission.draws.shape == (TEST, 1000)
+    used = submission.about.budget.used
+    assert submission.about.budget == Budget(limit=None, used=used)
+    assert used > 4 * (60 + 50)  # four chains of 60 transitions and 50, several evaluations each
+    assert submission.track(target) == "infinite"
+    # The line of the tiny target, noise 0.1 of a deviation of 1, is learnt.
+    truth = labels(load(target))[1]
+    assert np.abs(submission.draws.mean(axis=1) - truth).mean() < 0.5 * np.abs(truth).mean()
+    with monkeypatch.context() as patch:
+        patch.setattr(infinite_width, "sample", None)  # nothing is computed twice
+        assert run_entry("nngp", target, budget=5, out=tmp_path) == file
+    with pytest.raises(InputError, match="has no settings"):
+        run_entry("nngp", target, budget=5, out=tmp_path, overrides=["optimizer.lr=1"])
+    with pytest.raises(InputError, match="infinite-width limit of 'lenet-smooth' is not known"):
+        run_entry("nngp", TARGETS["fundus"], budget=5, out=tmp_path)

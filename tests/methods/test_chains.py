@@ -1,17 +1,15 @@
 """Evaluations are counted per chain, starts are draws of the prior, and weights of unlike scales are sampled alike."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
-from retinabench.fidelity.submissions.untrained import samplers
-from retinabench.fidelity.submissions.untrained.samplers import Counted, prior_draws
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import TARGETS
+from retinabench.methods import chains
+from retinabench.methods.chains import Counted, Prior
 
 TARGET = TARGETS["drawn-head"]
 
@@ -19,7 +17,7 @@ TARGET = TARGETS["drawn-head"]
 def test_each_chain_of_an_evaluation_counts_once():
     density = Density.of(TARGET, load(TARGET))
     counted = Counted(density)
-    weights = prior_draws(TARGET, 3, torch.Generator().manual_seed(0))
+    weights = Prior(TARGET.parameters, TARGET.prior_variance).starts(3, torch.Generator().manual_seed(0))
     value, gradient = counted(weights)
     assert counted.used == 3
     assert torch.allclose(counted.gradient(weights), gradient, atol=1e-4)  # sums in another order
@@ -29,7 +27,7 @@ def test_each_chain_of_an_evaluation_counts_once():
 
 def test_the_starts_have_the_variance_of_the_prior():
     """1,000 draws of 45 weights: the standard error of the variance is .7 % of it."""
-    draws = prior_draws(TARGET, 1000, torch.Generator().manual_seed(1))
+    draws = Prior(TARGET.parameters, TARGET.prior_variance).starts(1000, torch.Generator().manual_seed(1))
     assert draws.shape == (1000, TARGET.parameters)
     assert abs(float(draws.var()) / TARGET.prior_variance - 1) < 0.03
 
@@ -37,14 +35,17 @@ def test_the_starts_have_the_variance_of_the_prior():
 LOGISTIC = TARGETS["logistic"]
 
 
-def run(name, budget, density=None, target=LOGISTIC):
+PRIOR = Prior(LOGISTIC.parameters, LOGISTIC.prior_variance)
+
+
+def run(name, budget, density=None, prior=PRIOR):
     counted = Counted(density or Density.of(LOGISTIC, load(LOGISTIC)))
     generator = torch.Generator().manual_seed(0)
     with QUIET.track("chain", budget, unit="gradients") as advance:
-        return samplers.SAMPLERS[name](target, counted, budget, generator, advance), counted.used
+        return chains.SAMPLERS[name](prior, counted, budget, generator, advance), counted.used
 
 
-@pytest.mark.parametrize("name", samplers.EXACT)
+@pytest.mark.parametrize("name", chains.EXACT)
 def test_the_first_three_tenths_are_dropped_and_no_trajectory_takes_more_than_a_twentieth(name):
     budget = 400
     kept, used = run(name, budget)
@@ -53,7 +54,7 @@ def test_the_first_three_tenths_are_dropped_and_no_trajectory_takes_more_than_a_
     assert len(kept) <= 0.7 * budget
 
 
-@pytest.mark.parametrize("name", samplers.EXACT)
+@pytest.mark.parametrize("name", chains.EXACT)
 def test_a_step_that_the_budget_does_not_find_leaves_the_start(name):
     """A gradient that the values contradict: every trial step is rejected, and each halving takes a gradient."""
 
@@ -71,10 +72,8 @@ def test_mclmc_keeps_a_state_of_every_gradient_after_the_first_three_tenths():
 
 
 def test_mclmc_refuses_a_single_weight_which_has_no_direction_to_turn_to():
-    single = LOGISTIC.model_copy(update={"network": "linear"})
-    object.__setattr__(single, "parameters", 1)
     with pytest.raises(InputError, match="at least two weights"):
-        run("mclmc", 100, target=single)
+        run("mclmc", 100, prior=Prior(1, 1.0))
 
 
 STDS = torch.logspace(0, -2, 20)  # a Gaussian of condition 1e4
@@ -89,15 +88,14 @@ def narrow(weights):
 def test_scales_of_a_gaussian_are_exact_wherever_the_trace_is():
     weights = 3 + torch.randn(20, 20, generator=torch.Generator().manual_seed(0))
     trace = [(w, narrow(w)[1]) for w in weights.split(1)]
-    assert torch.allclose(samplers.scale_of(trace, 1.0), STDS, rtol=1e-3)
-    assert samplers.scale_of(trace[:3], 1.0) is None
+    assert torch.allclose(chains.scale_of(trace, 1.0), STDS, rtol=1e-3)
+    assert chains.scale_of(trace[:3], 1.0) is None
 
 
-@pytest.mark.parametrize("name", ["hmc", "nuts", "mclmc", "mams", "mile"])
+@pytest.mark.parametrize("name", chains.SAMPLERS)
 def test_a_gaussian_of_condition_ten_thousand_is_known_from_two_thousand_gradients(name):
     """With one step for all weights, the mean errors were .2 stds and more with five times the gradients."""
-    target = SimpleNamespace(name="narrow", parameters=20, prior_variance=1.0)
-    kept, used = run(name, 2000, narrow, target)
+    kept, used = run(name, 2000, narrow, Prior(20, 1.0))
     draws = torch.cat(kept)
     assert used <= 2000
     assert float((draws.mean(dim=0) / STDS).abs().mean()) < 0.12

@@ -15,13 +15,19 @@ f_c = F ξ_c with F Fᵀ the covariance. Given them, values at the test points a
 length of the chains, which must converge.
 
 Letters: N training points, M test points, K chains, R coordinates, C classes, S states kept.
+
+An entry takes what its chains need, whatever the budget, and has a track of its own. The folder of a run holds `submission.npz` alone; a killed run begins
+again and writes the same bits.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -32,12 +38,24 @@ from torch.nn.functional import softplus
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
+from retinabench.core.version import __version__
 from retinabench.fidelity.reference.convergence import split_rhat
-from retinabench.fidelity.submissions.untrained.samplers import Counted
+from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
+from retinabench.fidelity.submissions.submission import (
+    DRAWS,
+    About,
+    Budget,
+    Implied,
+    Submission,
+    submission_in,
+    submission_of,
+    write_submission,
+)
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.density import build_network
 from retinabench.fidelity.targets.target import Target
 from retinabench.methods import hmc
+from retinabench.methods.chains import Counted
 from retinabench.models.networks.small import MLP, Head
 
 Covariance = Callable[[Tensor, Tensor, float, int], Tensor]
@@ -282,3 +300,37 @@ def class_draws(
     shape = (PER_STATE, *latent.shape[:2], rest.shape[1])
     noise = _normal(shape, generator) @ rest.T
     return torch.softmax((latent + noise).flatten(0, 1), dim=1).transpose(1, 2), likelihood.used
+
+
+HOW = {
+    "nngp": "a Gaussian process with the covariance of the prior's outputs",
+    "ntk": "a Gaussian process with the covariance of the linear expansion at random weights",
+}
+
+
+def run_untrained(
+    name: str, target: Target, data: TargetData, *, seed: int, out: Path, overrides: Sequence[str], progress: Progress
+) -> Path:
+    """Predict a target's test points, or find it done; return the path of the submission."""
+    if overrides:
+        raise InputError(f"'{name}' has no settings: {overrides[0]}", hint="Leave it out.")
+    fingerprint = target.fingerprint(data.sha256)
+    file = submission_in(out / f"{name}-{target.name}-seed-{seed}-{fingerprint}")
+    if file.is_file():
+        progress.say(f"{UNTRAINED_TITLES[name]}, {target.name}, seed {seed}: done before")
+        return file
+    start = time.monotonic()
+    predicted, gradients = sample(target, data, DRAWS, seed, progress, name)
+    about = About(
+        task=target.name, target=fingerprint, data=data.sha256, method=name, title=UNTRAINED_TITLES[name], seed=seed,
+        run={"method": {"name": name}}, budget=Budget(limit=None, used=gradients),
+        seconds=round(time.monotonic() - start, 1), version=__version__,
+        implied=Implied(temperature=target.temperature, prior_variance=target.prior_variance, how=HOW[name]),
+        evidence={"predicted": hashlib.sha256(np.ascontiguousarray(predicted).tobytes()).hexdigest()},
+    )  # fmt: skip
+    values = np.asarray(predicted, np.float32)
+    submission = (
+        Submission(draws=values, about=about) if values.ndim == 2 else submission_of(values, target, about, seed)
+    )
+    write_submission(file, submission)
+    return file
