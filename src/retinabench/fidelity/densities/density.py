@@ -176,7 +176,7 @@ def _schools(centred: bool) -> KnownDensity:
 def _of_schools(data: JsonObject, points: int = 401) -> Truth:
     """Return the moments by the trapezoid rule over (mu, log tau), given which the effects are independent Gaussians."""
     y, variance = np.array(data["y"]), np.square(data["sigma"])
-    mu, log_tau = (a[..., None] for a in np.meshgrid(np.linspace(-45, 55, points), np.linspace(-16, 6, points)))
+    mu, log_tau = (a[..., None] for a in np.meshgrid(np.linspace(-45, 55, points), np.linspace(-24, 6, points)))
     tau = np.exp(log_tau)
     total = variance + tau**2
     log = -(mu**2) / 50 + log_tau - np.log1p(tau**2 / 25)
