@@ -10,85 +10,31 @@ from importlib import resources
 
 import numpy as np
 
-from retinabench.core.results import Document, JsonObject
+from retinabench.core.results import JsonObject, json_content
 from retinabench.fidelity.densities.density import KnownDensity
-from retinabench.fidelity.densities.moments import Bias, Moments, Verdict
+from retinabench.fidelity.densities.moments import Moments, Verdict
 from retinabench.reports.toolkit.number_format import TWO_DIGITS
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_text
 
 ORDER: tuple[Verdict, ...] = ("unbiased", "too few draws", "biased")
-
-
-@dataclass(frozen=True)
-class SamplerRow(Document):
-    """A sampler's runs, mean over seeds; `z` is the worst of them all, `ess_per_gradient` of the slowest quantity."""
-
-    title: str
-    verdicts: Mapping[str, int]
-    gradients: float
-    mean: Bias
-    variance: Bias
-    z: float
-    moment: str
-    ess_per_gradient: float
-    modes: tuple[float, ...] = ()
-    here: bool = False
-
-    @classmethod
-    def of(cls, title: str, runs: Sequence[Moments], *, here: bool = False) -> SamplerRow:
-        def over_seeds(pick: str) -> float:
-            return float(np.mean([getattr(one, pick) for one in runs]))
-
-        def biases(pick: str) -> Bias:
-            every = [getattr(one, pick) for one in runs]
-            return Bias(float(np.mean([one.worst for one in every])), float(np.mean([one.mean for one in every])))
-
-        worst = min(runs, key=lambda one: (one.p, -abs(one.z)))
-        verdicts = {name: sum(one.verdict == name for one in runs) for name in ORDER}
-        return cls(
-            title, {name: count for name, count in verdicts.items() if count}, over_seeds("gradients"), biases("mean"),
-            biases("variance"), worst.z, worst.moment, over_seeds("ess_per_gradient"),
-            tuple(np.mean([one.modes for one in runs], axis=0).tolist()) if runs[0].modes else (), here,
-        )  # fmt: skip
-
-    @property
-    def verdict(self) -> str:
-        """The verdict, or that of some seeds where they differ, the worst first."""
-        runs = sum(self.verdicts.values())
-        if len(self.verdicts) == 1:
-            return next(iter(self.verdicts))
-        worst = max(self.verdicts, key=lambda name: list(ORDER).index(name))  # type: ignore[arg-type]
-        return f"{worst} ({self.verdicts[worst]} of {runs})"
+Runs = Mapping[str, Sequence[Moments]]
+"""By the title of a sampler, a run for each seed."""
 
 
 @cache
-def _shipped() -> JsonObject:
+def shipped_runs(name: str) -> Runs:
+    """Return the runs of the package's samplers on a density."""
     file = resources.files("retinabench.fidelity.densities").joinpath("samplers.toml")
-    return tomllib.loads(file.read_text(encoding="utf-8"))
-
-
-def shipped_rows(name: str) -> list[SamplerRow]:
-    """Return the rows of the package's samplers on a density."""
-    rows = _shipped().get(name, {}).values()
-    return [SamplerRow(**{**row, "mean": Bias(*row["mean"]), "variance": Bias(*row["variance"])}) for row in rows]
+    samplers = tomllib.loads(file.read_text(encoding="utf-8")).get(name, {})
+    return {title: [Moments(**run) for run in runs] for title, runs in samplers.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class DensityBoard:
-    """Draws of one density by method, a run for each seed, among the shipped rows."""
+    """Draws of one density by method, among those of the package."""
 
     known: KnownDensity
-    own: Mapping[str, list[Moments]] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> list[SamplerRow]:
-        """All samplers: unbiased ones first, then by effective draws per gradient."""
-        own = [SamplerRow.of(title, runs, here=True) for title, runs in self.own.items()]
-
-        def place(row: SamplerRow) -> tuple[int, float]:
-            return max(list(ORDER).index(name) for name in row.verdicts), -np.nan_to_num(row.ess_per_gradient)  # type: ignore[arg-type]
-
-        return sorted([*own, *shipped_rows(self.known.name)], key=place)
+    own: Runs = field(default_factory=dict)
 
     @property
     def conclusions(self) -> list[str]:
@@ -100,42 +46,56 @@ class DensityBoard:
         ]
 
     def table(self) -> Table:
-        """Return the board as a table, with the conclusions below it."""
-        columns = [
-            Column("draws are", text=True), Column("worst z"), Column("mean", "bias of the"), Column("variance", "bias of the"),
-            Column("per 1,000", "ESS"),
-            *(Column(f"mode {k + 1}", f"weight {p:.2f}") for k, p in enumerate(self.known.modes)),
-            Column("gradients"),
-        ]  # fmt: skip
-
-        def cells(row: SamplerRow) -> list[Cell]:
-            ess, known = 1000 * row.ess_per_gradient, np.isfinite(row.gradients)
-            return [
-                Cell(row.verdict), Cell.number(row.z, form=TWO_DIGITS), Cell.number(row.mean.worst, form=TWO_DIGITS),
-                Cell.number(row.variance.worst, form=TWO_DIGITS), Cell(f"{ess:.3g}") if known and row.gradients else UNDEFINED,
-                *(Cell.number(share, form=TWO_DIGITS) for share in row.modes),
-                Cell(f"{row.gradients:,.0f}") if known else UNDEFINED,
-            ]  # fmt: skip
-
-        rows = [Row(f"{row.title}{' (here)' * row.here}", cells(row)) for row in self.rows]
+        """Return the board as a table, unbiased samplers first, then by effective draws per gradient; the conclusions are below it."""
+        columns = [Column(name) for name in ("draws are", "worst z", "mean bias", "variance bias", "ESS per 1,000")]
+        if modes := self.known.modes:
+            columns.append(Column(f"modes' weights ({_shares(modes)})"))
+        columns.append(Column("gradients"))
+        every = [(f"{title} (here)", runs) for title, runs in self.own.items()] + [
+            *shipped_runs(self.known.name).items()
+        ]
+        every.sort(key=lambda one: (_worst(one[1])[0], -np.nan_to_num(_mean(one[1], "ess_per_gradient"))))
         legend = (
             "Biases in posterior stds and variances, of the worst coordinate; z: in standard errors, of the worst moment; ESS of the slowest "
-            "quantity, bulk. The package's samplers: means over seeds 0, 1 and 2, worst z of all."
+            "quantity, bulk. Of several seeds the means, and the worst z."
         )
-        note = " ".join([*self.conclusions, legend])
-        return Table.of(
-            f"{self.known.about['title']}: moments against the truth", columns, rows, row_header="sampler", note=note
-        )
+        caption, note = f"{self.known.about['title']}: moments against the truth", " ".join([*self.conclusions, legend])
+        return Table.of(caption, columns, [_row(*one) for one in every], row_header="sampler", note=note)
 
     @property
     def text(self) -> str:
         return to_text(self.table())
 
     def to_dict(self) -> JsonObject:
-        """Return the content of JSON: own runs with all numbers, and every row."""
-        own = {title: [one.to_dict() for one in runs] for title, runs in self.own.items()}
-        return {
-            "density": self.known.name,
-            "runs": own,
-            "rows": [row.to_dict() | {"verdict": row.verdict} for row in self.rows],
-        }
+        """Return the content of JSON: all numbers of all runs."""
+        runs = {"runs": self.own, "shipped": shipped_runs(self.known.name)}
+        return {"density": self.known.name, **json_content(runs)}
+
+
+def _row(title: str, runs: Sequence[Moments]) -> Row:
+    place, count = _worst(runs)
+    gradients = _mean(runs, "gradients")
+    z = max((one.z for one in runs), key=abs)
+    means = (_mean(runs, name) for name in ("bias_of_mean", "bias_of_variance"))
+    cells = [
+        Cell(ORDER[place] + f" ({count} of {len(runs)})" * (count < len(runs))),
+        *(Cell.number(x, form=TWO_DIGITS) for x in (z, *means)),
+        Cell(f"{1000 * _mean(runs, 'ess_per_gradient'):.3g}") if gradients > 0 else UNDEFINED,
+        *([Cell(_shares(np.mean([one.modes for one in runs], axis=0)))] if runs[0].modes else []),
+        Cell(f"{gradients:,.0f}") if gradients > 0 else UNDEFINED,
+    ]
+    return Row(title, cells)
+
+
+def _worst(runs: Sequence[Moments]) -> tuple[int, int]:
+    """Return the place of the worst verdict in `ORDER`, and how many runs have it."""
+    places = [ORDER.index(one.verdict) for one in runs]
+    return max(places), places.count(max(places))
+
+
+def _mean(runs: Sequence[Moments], name: str) -> float:
+    return float(np.mean([getattr(one, name) for one in runs]))
+
+
+def _shares(modes: Sequence[float]) -> str:
+    return ", ".join(f"{share:.2f}" for share in modes)

@@ -14,7 +14,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.fidelity.densities.density import KnownDensity, find_density
-from retinabench.fidelity.densities.draws import DrawsAbout, write_draws
+from retinabench.fidelity.densities.draws import write_draws
 from retinabench.fidelity.densities.functions import Floats
 from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
 from retinabench.fidelity.submissions.untrained.samplers import SAMPLERS, Counted
@@ -52,6 +52,4 @@ def sampled(name: str, known: KnownDensity, budget: int, seed: int, progress: Pr
 def run_on_density(name: str, density: str, budget: float, seed: int, out: Path, progress: Progress = QUIET) -> Path:
     """Sample a density by an entry, and write its draws; return the file."""
     draws, used = sampled(name, find_density(density), int(budget), seed, progress)
-    return write_draws(
-        out, draws, DrawsAbout(density=density, method=UNTRAINED_TITLES[name], seed=seed, gradients=used)
-    )
+    return write_draws(out, draws, density, UNTRAINED_TITLES[name], seed, used)

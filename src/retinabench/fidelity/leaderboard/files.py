@@ -15,7 +15,7 @@ from retinabench.core.untrusted import shown
 from retinabench.fidelity.densities.board import DensityBoard
 from retinabench.fidelity.densities.density import density_names
 from retinabench.fidelity.densities.draws import FILE as DRAWS_FILE
-from retinabench.fidelity.densities.draws import board_of_draws, read_draws
+from retinabench.fidelity.densities.draws import board_of_draws
 from retinabench.fidelity.leaderboard.board import make_board, score_divisions, score_task
 from retinabench.fidelity.leaderboard.results import FidelityBoards, RankedDivision, Refused, TaskBoard
 from retinabench.fidelity.leaderboard.shipped import beside, settings_of, shipped_submissions
@@ -117,8 +117,7 @@ def densities_in(folders: Sequence[Path]) -> list[DensityBoard]:
     """Return the boards of the known densities of which there are draws below some folders."""
     found: dict[str, list[Path]] = {}
     for file in sorted(file for folder in folders for file in folder.rglob(DRAWS_FILE)):
-        if (name := read_draws(file)[1].density) in density_names():
-            found.setdefault(str(name), []).append(file)
+        found.setdefault(str(read_meta(file).get("task")), []).append(file)
     return [board_of_draws(found[name], name) for name in density_names() if name in found]
 
 
