@@ -92,8 +92,10 @@ def board_of(
 ) -> FidelityBoards:
     """Find, score and rank all submissions below some folders, among those that come with the package."""
     data, reference = _paths(sources, "--data"), _paths(references, "--reference")
-    files, densities = find_submissions(folders), densities_in(folders)
+    files = find_submissions(folders)
     by_task, refused = _by_task(files)
+    densities, unknown = densities_in(folders)
+    refused += unknown
     evaluators: dict[str, Evaluator] = {}
     for task, own in by_task.items():
         try:
@@ -113,12 +115,14 @@ def board_of(
     return replace(make_board(tasks), refused=refused, densities=densities)
 
 
-def densities_in(folders: Sequence[Path]) -> list[DensityBoard]:
-    """Return the boards of the known densities of which there are draws below some folders."""
+def densities_in(folders: Sequence[Path]) -> tuple[list[DensityBoard], list[Refused]]:
+    """Return the boards of the known densities of which there are draws below some folders, and the files of other draws."""
     found: dict[str, list[Path]] = {}
     for file in sorted(file for folder in folders for file in folder.rglob(DRAWS_FILE)):
         found.setdefault(str(read_meta(file).get("task")), []).append(file)
-    return [board_of_draws(found[name], name) for name in density_names() if name in found]
+    boards = [board_of_draws(found[name], name) for name in density_names() if name in found]
+    other = [file for name, files in found.items() if name not in density_names() for file in files]
+    return boards, [Refused(file, "does not state its density") for file in other]
 
 
 def score_tasks(
