@@ -98,8 +98,10 @@ def moments_of(draws: ArrayLike, known: KnownDensity, gradients: float) -> Momen
     """Compare draws (K, T, P), or (T, P) of one chain, with the truth."""
     w = checked_draws(draws, known.dimension)
     truth = known.truth
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         z = (known.quantities(w) - truth.mean) / truth.std
+    if not (np.abs(z) < 1e100).all():
+        raise InputError(f"the draws are so far from '{known.name}' that their moments overflow")
     values = [z, z * z - 1]
     unit = [np.ones_like(truth.std), truth.of_squares]
     labels = [*(f"mean of {name}" for name in known.labels), *(f"variance of {name}" for name in known.labels)]
@@ -123,6 +125,6 @@ def moments_of(draws: ArrayLike, known: KnownDensity, gradients: float) -> Momen
         bias_of_variance=float(of_variance.max()), mean_bias_of_mean=float(of_mean.mean()),
         mean_bias_of_variance=float(of_variance.mean()), z=float(scores[worst]), moment=labels[worst], bias=float(bias[worst]),
         p=min(1.0, tests * float(p[worst])), ess_bulk=float(ess_bulk(z).min()), fewest=float(ess[slowest]),
-        fewest_of=f"the {labels[slowest]}", rhat=float(np.nanmax(rank_rhat(z))),
+        fewest_of=f"the {labels[slowest]}", rhat=float(np.nan_to_num(rank_rhat(z), nan=1.0).max()),
         detectable=float((stats.norm.isf(LEVEL / 2 / tests) + POWER_80) / math.sqrt(ess[slowest])), modes=shares,
     )  # fmt: skip
