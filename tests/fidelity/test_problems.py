@@ -21,6 +21,7 @@ from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import TARGETS
 from support.tiny_target import regression_target
+from support.traced import Traced, TracedNumPy
 
 NAMES = ("logistic", "banana", "idrid-head", "idrid-head-mlp", "idrid-head-binary", "drawn-head", "drawn-head-mlp")
 CASES = [*(pytest.param(TARGETS[name], id=name) for name in NAMES), pytest.param(regression_target(), id="regression")]
@@ -53,43 +54,6 @@ def test_the_gradient_is_the_slope_of_the_density(target):
     (w,) = draws_of(problem, 1)
     error = check_grad(problem.log_density, problem.gradient, w, epsilon=1e-6)
     assert error < 1e-4 * np.linalg.norm(problem.gradient(w)) + 1e-4
-
-
-class Traced:
-    """An array that, as one that JAX traces, only its own operators, methods and namespace work on: NumPy's functions raise."""
-
-    __array_ufunc__ = None
-
-    def __init__(self, values):
-        self.values = values
-
-    def __getattr__(self, name):
-        value = getattr(self.values, name)
-        return wrapped(value) if callable(value) else value
-
-    def __getitem__(self, key):
-        return Traced(self.values[key])
-
-
-def wrapped(function):
-    def call(*operands, **options):
-        plain = [one.values if isinstance(one, Traced) else one for one in operands]
-        return Traced(function(*plain, **options))
-
-    return call
-
-
-for operator in ("add", "sub", "mul", "truediv", "matmul"):
-    setattr(Traced, f"__{operator}__", wrapped(getattr(np.ndarray, f"__{operator}__")))
-    setattr(Traced, f"__r{operator}__", wrapped(getattr(np.ndarray, f"__r{operator}__")))
-
-
-class TracedNumPy:
-    def __getattr__(self, name):
-        function = getattr(np, name)
-        if name == "stack":
-            return lambda arrays, axis: Traced(np.stack([one.values for one in arrays], axis=axis))
-        return wrapped(function)
 
 
 @pytest.mark.parametrize("target", CASES)

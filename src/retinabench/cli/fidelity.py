@@ -50,9 +50,16 @@ def tasks(json: Json = None) -> None:
     from rich.console import Group
     from rich.table import Table
 
+    from retinabench.fidelity.densities.density import density_names, find_density
     from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES, entries
     from retinabench.fidelity.targets.target import TARGETS
 
+    densities = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("density", "what", "decides", "P"):
+        densities.add_column(column, overflow="fold")
+    known = {name: find_density(name) for name in density_names()}
+    for name, density in known.items():
+        densities.add_row(name, density.about["title"], density.about["decides"], str(density.dimension))
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in ("task", "what", "network"):
         table.add_column(column, overflow="fold")
@@ -64,7 +71,15 @@ def tasks(json: Json = None) -> None:
         )
     methods = f"\nmethods: {', '.join([*entries(), *UNTRAINED_TITLES])}"
     print_result(
-        Group(table, methods), json, lambda: {name: one.model_dump(mode="json") for name, one in TARGETS.items()}
+        Group(table, "", densities, methods),
+        json,
+        lambda: (
+            {name: one.model_dump(mode="json") for name, one in TARGETS.items()}
+            | {
+                name: {**one.about, "dimension": one.dimension, "data": one.data, "python": one.python}
+                for name, one in known.items()
+            }
+        ),
     )
 
 
@@ -179,9 +194,14 @@ def run(
 ) -> None:
     """Approximate a target's posterior under a counted budget and predict its test points; a killed run continues."""
     from retinabench.experiments.execution import Resources
+    from retinabench.fidelity.densities.density import density_names
+    from retinabench.fidelity.densities.run import run_on_density
     from retinabench.fidelity.submissions.runner import run_entry
     from retinabench.fidelity.targets.target import TARGETS
 
+    if task in density_names():
+        say(run_on_density(method, task, budget, seed, out, progress_of(quiet)))
+        return
     say(
         run_entry(
             method, TARGETS.find(task), data, budget=budget, seed=seed, out=out, overrides=overrides or (),
@@ -242,15 +262,21 @@ def score(
     ] = None,
     title: Annotated[str | None, option("--title", "TITLE", "What to call the method.")] = None,
 ) -> None:
-    """Score anyone's submission against the reference, without training and without PyTorch."""
+    """Score anyone's submission against the reference, without training and without PyTorch; of a density, draws in an NPZ."""
     from rich.console import Group
 
+    from retinabench.fidelity.densities.density import density_names
+    from retinabench.fidelity.densities.draws import board_of_draws
     from retinabench.fidelity.leaderboard.board import make_board
     from retinabench.fidelity.leaderboard.files import make_evaluator, score_files
     from retinabench.fidelity.leaderboard.tables import groups_shown, task_table
     from retinabench.fidelity.targets.target import TARGETS
     from retinabench.reports.toolkit.tables import to_terminal
 
+    if task in density_names():
+        found = board_of_draws(files, task, title)
+        print_result(to_terminal(found.table()), json, found.to_dict)
+        return
     evaluator = make_evaluator(TARGETS.find(task), data, reference, bootstrap, seed)
     scored = score_files(files, evaluator, keep=keep, title=title)
     tables = (to_terminal(task_table(scored, group, terminal=True)) for group in groups_shown(scored))
@@ -319,7 +345,8 @@ def board(
     page = write_board(made, out)
     screen = Console()
     shown = (task_table(task, terminal=True) for task in made.tasks)
-    for table in (*shown, usefulness_table(made.tasks), *ranking_tables(made), refused_table(made)):
+    densities = (one.table() for one in made.densities)
+    for table in (*shown, usefulness_table(made.tasks), *ranking_tables(made), *densities, refused_table(made)):
         if table is not None:
             print_table(to_terminal(table), screen)
     say(page)

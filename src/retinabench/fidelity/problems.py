@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.results import JsonObject, json_content
 from retinabench.core.version import __version__
+from retinabench.fidelity.densities.density import density_names
+from retinabench.fidelity.densities.draws import DensityProblem
 from retinabench.fidelity.leaderboard.files import keep_submission, make_evaluator, score_among_shipped
 from retinabench.fidelity.leaderboard.results import TaskBoard, rank_json
 from retinabench.fidelity.leaderboard.tables import task_table
@@ -24,7 +26,7 @@ from retinabench.fidelity.scoring.measures import ALL
 from retinabench.fidelity.submissions.submission import About, Budget, Implied, Submission, submission_of
 from retinabench.fidelity.targets.data import TargetData, labels, load, standardised
 from retinabench.fidelity.targets.target import TARGETS, Target
-from retinabench.reports.toolkit.tables import to_markdown
+from retinabench.reports.toolkit.tables import to_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,7 @@ class Submitted:
         return {**place, **values, "exact_draws": None if draws is None else draws.value}
 
     def __str__(self) -> str:
-        return to_markdown(task_table(self.board, terminal=True))
+        return to_text(task_table(self.board, terminal=True))
 
 
 class Problem:
@@ -190,15 +192,16 @@ class Problem:
         return submission_of(in_parts(self.predict, w).astype(np.float32), self.target, about, seed)
 
 
-def problem(name: str, data: str | Path | None = None) -> Problem:
-    """Return the posterior of a fidelity target for a sampler of any framework.
+def problem(name: str, data: str | Path | None = None) -> Problem | DensityProblem:
+    """Return a fidelity target, or a density whose moments are known, for a sampler of any framework.
 
     Args:
-        name: A target of few weights: logistic, banana, idrid-head, drawn-head, their forms `-mlp` and `-binary`, energy-gap …
+        name: A target of few weights: logistic, banana, idrid-head, drawn-head, their forms `-mlp` and `-binary`, energy-gap …;
+            or a density: funnel, gaussian, eight-schools, mixture … (`retinabench fidelity tasks` lists both).
         data: Folder of the data of targets whose data do not come with the package, such as energy-gap.
 
     Returns:
-        Its points, log density, gradient, predictions, and `submit`.
+        A `Problem`, with points, log density, gradient, predictions and `submit`; of a density a `DensityProblem`.
 
     Raises:
         InputError: The target is unknown, too large, or its data are not there.
@@ -207,5 +210,9 @@ def problem(name: str, data: str | Path | None = None) -> Problem:
         >>> import retinabench as rb
         >>> rb.fidelity.problem("idrid-head").parameters
         45
+        >>> rb.fidelity.problem("mixture").dimension
+        10
     """
+    if name in density_names():
+        return DensityProblem(name)
     return Problem(TARGETS.find(name), None if data is None else Path(data))

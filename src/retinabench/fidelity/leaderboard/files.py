@@ -12,6 +12,10 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.untrusted import shown
+from retinabench.fidelity.densities.board import DensityBoard
+from retinabench.fidelity.densities.density import density_names
+from retinabench.fidelity.densities.draws import FILE as DRAWS_FILE
+from retinabench.fidelity.densities.draws import board_of_draws
 from retinabench.fidelity.leaderboard.board import make_board, score_divisions, score_task
 from retinabench.fidelity.leaderboard.results import FidelityBoards, RankedDivision, Refused, TaskBoard
 from retinabench.fidelity.leaderboard.shipped import beside, settings_of, shipped_submissions
@@ -90,6 +94,8 @@ def board_of(
     data, reference = _paths(sources, "--data"), _paths(references, "--reference")
     files = find_submissions(folders)
     by_task, refused = _by_task(files)
+    densities, unknown = densities_in(folders)
+    refused += unknown
     evaluators: dict[str, Evaluator] = {}
     for task, own in by_task.items():
         try:
@@ -103,10 +109,20 @@ def board_of(
         usable = [file for task in evaluators for file in by_task[task]]
         tasks, unread = score_tasks(usable, evaluators, progress, shipped=True)
         refused += unread
-    if not tasks:
+    if not tasks and not densities:
         first = refused[0]
         raise InputError(f"{first.why} (none of {len(files)} submissions is usable)", file=first.file)
-    return replace(make_board(tasks), refused=refused)
+    return replace(make_board(tasks), refused=refused, densities=densities)
+
+
+def densities_in(folders: Sequence[Path]) -> tuple[list[DensityBoard], list[Refused]]:
+    """Return the boards of the known densities of which there are draws below some folders, and the files of other draws."""
+    found: dict[str, list[Path]] = {}
+    for file in sorted(file for folder in folders for file in folder.rglob(DRAWS_FILE)):
+        found.setdefault(str(read_meta(file).get("task")), []).append(file)
+    boards = [board_of_draws(found[name], name) for name in density_names() if name in found]
+    other = [file for name, files in found.items() if name not in density_names() for file in files]
+    return boards, [Refused(file, "does not state its density") for file in other]
 
 
 def score_tasks(
@@ -177,7 +193,7 @@ def find_submissions(paths: Sequence[Path]) -> list[Path]:
                     file=path,
                     hint="Name some of its folders.",
                 )
-        if not files:
+        if not files and not any(path.rglob(DRAWS_FILE)):
             raise InputError(
                 "holds no submission.npz", file=path, hint="Make some: retinabench fidelity run map --task fundus"
             )

@@ -196,6 +196,7 @@ def markdown(board: FidelityBoards) -> str:
         *ranking_tables(board),
         usefulness_table(board.tasks),
         *(one for task in board.tasks for one in _tables(task)),
+        *(one.table() for one in board.densities),
         refused_table(board),
     ]
     return "\n".join(to_markdown(table) for table in tables if table is not None)
@@ -216,6 +217,7 @@ def page(board: FidelityBoards) -> str:
         "refused": refused_table(board),
         "budgets": _budget_panels(board),
         "sections": sections,
+        "densities": board.densities,
         "by_target": [
             [one for one, board_name in zip(sections, names, strict=True) if board_name == name]
             for name in dict.fromkeys(names)

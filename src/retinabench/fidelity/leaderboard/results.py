@@ -12,6 +12,7 @@ import numpy as np
 from retinabench.core.errors import InputError, printable
 from retinabench.core.results import Document, JsonObject, json_content
 from retinabench.core.untrusted import shown
+from retinabench.fidelity.densities.board import DensityBoard
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import ALL, MEASURES, RANKED, Estimate
 from retinabench.fidelity.scoring.resolution import Resolution
@@ -321,3 +322,4 @@ class FidelityBoards(Document):
     tasks: list[TaskBoard]
     ranking: list[RankedEntry]
     refused: list[Refused] = field(default_factory=list)
+    densities: list[DensityBoard] = field(default_factory=list)

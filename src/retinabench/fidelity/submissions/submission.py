@@ -465,6 +465,12 @@ def read_arrays(path: Path, target: Target) -> tuple[Arrays, JsonObject]:
         return _text(path, check(path, named=True).read_bytes(), target), {}
 
 
+def read_npz(path: Path) -> tuple[Arrays, JsonObject]:
+    """Return the arrays of an NPZ file, and its metadata."""
+    with _explained(path), zipfile.ZipFile(check(path, named=True)) as archive:
+        return _npz(path, archive)
+
+
 def read_meta(path: Path) -> JsonObject:
     """Return the metadata of an NPZ file; of any other file, and without any, an empty dictionary."""
     with _explained(path):

@@ -6,6 +6,7 @@ holds a number with its interval and standard error (`Quantity`) or text.
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -394,6 +395,14 @@ def to_terminal(table: Table) -> Group:
         table.note and Text(table.note),
     )
     return Group(*(part for part in parts if part))
+
+
+def to_text(table: Table, width: int = 100) -> str:
+    """Return what a terminal of that width shows, without its colours."""
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    with console.capture() as captured:
+        console.print(to_terminal(table))
+    return captured.get().rstrip()
 
 
 @dataclass(frozen=True)
