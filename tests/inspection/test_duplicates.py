@@ -17,6 +17,7 @@ from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.corruption import specks_shadow
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
 from retinabench.data.synthetic.fundus import draw
+from retinabench.inspection import duplicates
 from retinabench.inspection.duplicates import COMPARED, equal_pairs, likely_pairs, read_pixels
 from retinabench.inspection.inspection import inspect_data
 from support.helpers import make_prepared, make_retinas
@@ -76,7 +77,8 @@ def test_equal_pairs_join_exactly_what_is_equal(n):
 
 
 @pytest.mark.parametrize("n", [1, 3, 511, 1300])
-def test_likely_pairs_equal_brute_force_across_block_borders(n):
+def test_likely_pairs_equal_brute_force_across_block_borders(n, monkeypatch):
+    monkeypatch.setattr(duplicates, "CELLS", 2**18)
     random = np.random.default_rng(n)
     vectors = random.normal(size=(n, 20))
     vectors[n // 2 :] = vectors[: n - n // 2] + random.normal(0, 0.2, (n - n // 2, 20))
