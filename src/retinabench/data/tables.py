@@ -250,7 +250,7 @@ def fit_features(columns: Columns, train: Rows) -> tuple[Feature, ...]:
             words, fill = levels.tolist(), str(levels[counts.argmax()])
             features.append(Feature(column=name, fill=fill, words=words if len(words) > 2 else words[1:], missing=gaps))
         else:
-            median = float(np.median(seen))
+            median = float(np.median(np.asarray(seen, np.float64)))
             filled = np.where(missing, median, values)[train]
             mean, std = float(filled.mean()), float(filled.std())
             varies = std > 1e-12 * abs(mean)  # a constant has a std of rounding errors

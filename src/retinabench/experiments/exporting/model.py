@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -66,6 +66,7 @@ from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.tables import escape_markdown
 
 Result = TypeVar("Result")
+Inputs: TypeAlias = NDArray[Any]  # images (N, size, size, 3) uint8, or of a table (N, D) float32
 SCALE, TRUNK = "scale.safetensors", "trunk.safetensors"
 TRIED_SIZE = 64  # of the image that a network of any size is tried with
 
@@ -113,7 +114,7 @@ class ExportedModel:
     limits: BatchLimits = field(default_factory=BatchLimits)
     features: tuple[Feature, ...] = ()
 
-    def predict(self, images: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def predict(self, images: Inputs) -> NDArray[np.float64]:
         """Return P(referable) of every posterior sample, member by member.
 
         Args:
@@ -127,7 +128,7 @@ class ExportedModel:
         """
         return self._within_memory(images, self._probs)
 
-    def uncertainty(self, images: NDArray[np.uint8]) -> NDArray[np.float64] | None:
+    def uncertainty(self, images: Inputs) -> NDArray[np.float64] | None:
         """Return the model's own uncertainty (N,), the mean over its members; None where a member has none.
 
         Args:
@@ -138,11 +139,11 @@ class ExportedModel:
         """
         return self._within_memory(images, self._own)
 
-    def predict_both(self, images: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    def predict_both(self, images: Inputs) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Return what `predict` and `uncertainty` return; the features of the trunk are computed once."""
         return self._within_memory(images, lambda inputs: (self._probs(inputs), self._own(inputs)))
 
-    def _within_memory(self, images: NDArray[np.uint8], compute: Callable[[Sequence[Tensor]], Result]) -> Result:
+    def _within_memory(self, images: Inputs, compute: Callable[[Sequence[Tensor]], Result]) -> Result:
         """`compute` of the batches, smaller ones where memory runs out; each batch draws noise of its own."""
         return with_less(
             lambda most: compute(self._batches(images, most)),
@@ -170,7 +171,7 @@ class ExportedModel:
                 found.append(torch.cat([posterior.uncertainty(some) for some in inputs]).cpu().double().numpy())
         return np.asarray(np.mean(found, axis=0))
 
-    def _batches(self, images: NDArray[np.uint8], most: int) -> list[Tensor]:
+    def _batches(self, images: Inputs, most: int) -> list[Tensor]:
         if self.features:
             return [self.inputs(images[k : k + most]) for k in range(0, len(images), most)]
         size = self.recipe.size
@@ -187,7 +188,7 @@ class ExportedModel:
             probs.append(drawn[..., 1].T.cpu().double().numpy())
         return np.concatenate(probs)
 
-    def inputs(self, images: NDArray[np.uint8]) -> Tensor:
+    def inputs(self, images: Inputs) -> Tensor:
         """Return what the networks read of images (B, H, W, 3)."""
         mean, std = (torch.from_numpy(values).to(self.device) for values in (self.mean, self.std))
         if self.features:
