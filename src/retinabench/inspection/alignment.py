@@ -98,10 +98,13 @@ def spectrum(detail: Floats) -> Spectrum:
 
 def magnitudes(spectra: Spectrum) -> Floats:
     """Return what does not change with the rotation: logarithms of magnitudes (N, D), standardised, of length 1."""
-    logs = np.log(np.abs(spectra[:, :, :24]) / np.sqrt(ANGLES) + 0.002).reshape(len(spectra), -1)
+    logs: Floats = np.abs(spectra[:, :, :24]).reshape(len(spectra), -1)
+    logs /= np.float32(np.sqrt(ANGLES))
+    np.log(logs + np.float32(0.002), out=logs)  # in place: of 100,000 images each copy takes 0.2 GB
     logs -= logs.mean(axis=0)
     logs /= np.maximum(logs.std(axis=0), 1e-6)
-    return np.asarray(logs / np.maximum(np.linalg.norm(logs, axis=1, keepdims=True), 1e-6), np.float32)
+    logs /= np.maximum(np.linalg.norm(logs, axis=1, keepdims=True), 1e-6)
+    return logs
 
 
 def best_rotation(first: Spectrum, second: Spectrum) -> tuple[Floats, NDArray[np.bool_], Floats]:

@@ -19,6 +19,8 @@ from retinabench.core.files import check
 from retinabench.core.progress import QUIET, Progress
 from retinabench.data.prepared import Prepared
 from retinabench.inspection.alignment import (
+    FREQUENCIES,
+    RADII,
     SMALLEST,
     Alignment,
     Spectrum,
@@ -98,17 +100,19 @@ class Pixels:
 def read_pixels(data: Prepared, progress: Progress = QUIET) -> Pixels:
     """Read every image of a prepared folder once, in the order of the shards, and return its statistics."""
     parts, whole = [], data.settings.preprocess == "graham"
+    spectra = np.empty((len(data.records), RADII, FREQUENCIES), np.complex64)
     with progress.track("Reading images", len(data.records), unit="images") as advance:
         for start in range(0, len(data.records), CHUNK):
             images = data.images(np.arange(start, min(start + CHUNK, len(data.records))))
-            parts.append(_statistics(images, whole))
+            parts.append(_statistics(images))
+            spectra[start : start + CHUNK] = [spectrum(detail_of(image, whole=whole)) for image in images]
             data.release()
             advance(len(images))
-    brightness, sharpness, digest, spectra = (np.concatenate(column) for column in zip(*parts, strict=True))
+    brightness, sharpness, digest = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Pixels(brightness, sharpness, digest, spectra, whole)
 
 
-def _statistics(images: NDArray[np.uint8], whole: bool) -> tuple[Floats, Floats, NDArray[np.bytes_], Spectrum]:
+def _statistics(images: NDArray[np.uint8]) -> tuple[Floats, Floats, NDArray[np.bytes_]]:
     inside = np.stack([np.asarray(_inside(image), np.float32) for image in images])
     brightness = inside.mean(axis=(1, 2))
     laplacian = (
@@ -117,8 +121,7 @@ def _statistics(images: NDArray[np.uint8], whole: bool) -> tuple[Floats, Floats,
     )  # fmt: skip
     sharpness = np.abs(laplacian).mean(axis=(1, 2)) / np.maximum(brightness, 1)
     digest = np.array([hashlib.sha256(image).digest() for image in images], "S32")
-    spectra = np.stack([spectrum(detail_of(image, whole=whole)) for image in images])
-    return brightness, sharpness, digest, spectra
+    return brightness, sharpness, digest
 
 
 def _inside(image: NDArray[np.uint8]) -> Image.Image:
@@ -140,7 +143,7 @@ what is missing to 1 that the blur leaves, of a copy. Copies of IDRiD, changed i
 (or 0.98 once blurred); other pairs reach 0.59 and 0.40, and with the same dirt on both 0.97, 0.96 and 0.97 (benchmarks/README.md)."""
 ALIKE = 0.98  # a correlation once blurred that dirt alone does not reach
 
-CELLS = 2**22  # cosines that are held at a time
+CELLS = 2**21  # cosines that are held at a time
 PAIRS = 1024  # of spectra that are compared at a time
 LEAST = "same retina"
 STRENGTH = {"equal bytes": 3, "equal pixels": 2, LEAST: 1}
@@ -266,12 +269,11 @@ def _pairs(
 
 def _same_retinas(data: Prepared, pixels: Pixels, rows: NDArray[np.intp], progress: Progress) -> Iterator[CopyPair]:
     """Yield the pairs of the given rows whose fine detail, aligned, correlates everywhere."""
-    spectra = pixels.spectra[rows]
     if len(rows) <= COMPARED:
         likely: Pairs = np.stack(np.triu_indices(len(rows), 1), axis=1)
     else:
-        likely = likely_pairs(magnitudes(spectra))
-    rotated = list(rotated_pairs(spectra, likely))
+        likely = likely_pairs(magnitudes(pixels.spectra[rows]))
+    rotated = list(rotated_pairs(pixels.spectra, rows[likely]))
 
     @lru_cache(maxsize=512)
     def detail(row: int) -> Floats:
@@ -281,10 +283,9 @@ def _same_retinas(data: Prepared, pixels: Pixels, rows: NDArray[np.intp], progre
 
     with progress.track("Aligning likely copies", len(rotated), unit="pairs") as advance:
         for i, j, mirrored, degrees in rotated:
-            pair = (int(rows[i]), int(rows[j]))
-            found = align(detail(pair[0]), detail(pair[1]), mirrored, degrees)
+            found = align(detail(i), detail(j), mirrored, degrees)
             if one_retina(found):
-                yield CopyPair(pair, LEAST, found)
+                yield CopyPair((i, j), LEAST, found)
             advance(1)
 
 
