@@ -1,8 +1,10 @@
 """The poster's experiment from a CSV on: ten folds, several uncertainties, and numbers that equal a hand computation."""
 
 import json
+import shutil
 
 import numpy as np
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
@@ -167,3 +169,25 @@ def test_a_trained_run_predicts_another_table_of_the_same_columns(trained, tmp_p
         run(["predict", str(run_folder), "--data", str(tmp_path / "less"), "--out", str(tmp_path / "q.csv"), "-q"]) == 2
     )
     assert "has other columns of features" in one_line(capsys)
+
+
+def test_an_exported_model_predicts_rows_where_the_training_data_are_not(trained, tmp_path, capsys):
+    root, _ = trained
+    shutil.copytree(root / "data", tmp_path / "data")
+    words = ["--data", str(tmp_path / "data"), "--config", "table/logistic", "--out", str(tmp_path / "runs"), "-q"]
+    assert run(["train", *words, "optimizer.epochs=2"]) == 0
+    (own,) = (tmp_path / "runs").glob("*/predictions.parquet")
+    assert run(["export", str(own.parent), "--out", str(tmp_path / "model")]) == 0
+    tested = read_predictions(own).select(split="test")
+    shutil.rmtree(tmp_path / "data")
+    shutil.rmtree(tmp_path / "runs")
+    asked = ["predict", str(tmp_path / "model"), "--column", "image=id", "--out", str(tmp_path / "p.csv"), "-q"]
+    assert run([*asked, "--images", str(root / "patients.csv")]) == 0
+    rows = pyarrow.csv.read_csv(tmp_path / "p.csv").to_pylist()
+    found = {row["image_id"]: row["prob"] for row in rows}
+    assert len(found) == 400
+    np.testing.assert_allclose([found[name] for name in tested.image_id.tolist()], tested.prob, atol=1e-6)
+    capsys.readouterr()
+    less = write(pyarrow.csv.read_csv(root / "patients.csv").drop(["sex"]), tmp_path / "less.csv")
+    assert run([*asked, "--images", str(less)]) == 2
+    assert "column 'sex': is missing, and the model reads it" in one_line(capsys)

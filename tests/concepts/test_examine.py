@@ -85,8 +85,6 @@ def test_the_same_command_continues(files):
     assert {name: (files / "out" / name).read_bytes() for name in whole} == whole
 
 
-
-
 def test_the_idrid_concepts(shared, tmp_path, capsys):
     rows = shared("data", "idrid_lesions", "concepts.csv").read_text().replace("file,", "image_id,", 1)
     (tmp_path / "truth.csv").write_text(rows)

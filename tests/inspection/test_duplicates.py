@@ -6,15 +6,18 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFilter
+from PIL import Image, ImageFilter, ImageOps
 
 from conftest import shared_path
 from retinabench.cli.main import run
+from retinabench.data.dataset import make_records
 from retinabench.data.datasets import synthetic as synthetic_dataset
 from retinabench.data.prepare import prepare
 from retinabench.data.prepared import open_prepared
-from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.preprocessing.corruption import specks_shadow
+from retinabench.data.preprocessing.preprocess import Recipe, preprocess
 from retinabench.data.synthetic.fundus import draw
+from retinabench.inspection import duplicates
 from retinabench.inspection.duplicates import COMPARED, equal_pairs, likely_pairs, read_pixels
 from retinabench.inspection.inspection import inspect_data
 from support.helpers import make_prepared, make_retinas
@@ -74,7 +77,8 @@ def test_equal_pairs_join_exactly_what_is_equal(n):
 
 
 @pytest.mark.parametrize("n", [1, 3, 511, 1300])
-def test_likely_pairs_equal_brute_force_across_block_borders(n):
+def test_likely_pairs_equal_brute_force_across_block_borders(n, monkeypatch):
+    monkeypatch.setattr(duplicates, "CELLS", 2**18)
     random = np.random.default_rng(n)
     vectors = random.normal(size=(n, 20))
     vectors[n // 2 :] = vectors[: n - n // 2] + random.normal(0, 0.2, (n - n // 2, 20))
@@ -124,3 +128,44 @@ def test_idrid_s_six_pairs_and_two_images_of_one_eye_are_found_and_nothing_else(
     assert ids[TWO_EXPOSURES].conflicts
     assert found.groups[0].crosses  # the worst first
     assert [leak.splits for leak in found.leaks] == [("train", "test")]
+
+
+DIRTY = 8
+# Of the first photographs: how each is saved again.
+AGAIN = (
+    lambda image: ImageOps.mirror(image).rotate(12, Image.Resampling.BICUBIC, expand=True),
+    lambda image: image.crop((60, 40, 1072, 712)),
+    lambda image: image.point(lambda level: round(0.7 * level)),
+    lambda image: image.resize((429, 285)),
+)
+
+
+def behind_a_dirty_lens(path):
+    """A photograph out of focus, with 200 specks, smears and a scratch at the places that they have in every photograph."""
+    image = Image.open(path).convert("RGB").filter(ImageFilter.GaussianBlur(4))
+    x, y = (
+        np.linspace(-side, side, pixels, dtype=np.float32) for side, pixels in zip((1.2, 0.8), image.size, strict=True)
+    )
+    random = np.random.default_rng(0)
+    place = random.uniform(-1, 1, (2, 200, 1)).astype(np.float32)
+    sigma, depth = (random.uniform(*of, (200, 1)).astype(np.float32) for of in ((0.006, 0.04), (0.1, 0.5)))
+    light = specks_shadow(x, y, place, sigma, depth)
+    light *= 1 - 0.5 * (np.abs(y[:, None] - 0.4 * x + 0.1) < 0.008)
+    return Image.fromarray((np.asarray(image) * light[..., None]).astype(np.uint8))
+
+
+def test_one_dirty_lens_before_many_retinas_makes_no_copies_and_real_copies_are_found(tmp_path, capsys):
+    paths = [shared_path("data", "idrid", "images", f"IDRiD_{k:03d}_test.jpg") for k in range(1, DIRTY + 1)]
+    dirty = [behind_a_dirty_lens(path) for path in paths]
+    images = [*dirty, *(again(image) for again, image in zip(AGAIN, dirty, strict=False))]
+    split = ["train"] * DIRTY + ["validation"] * len(AGAIN)
+    names = [f"i{k}" for k in range(len(images))]
+    records = make_records(names, [0] * DIRTY + [3] * len(AGAIN), split=split)
+    data = make_retinas(tmp_path / "data", records, np.stack([preprocess(image, Recipe(128)) for image in images]))
+    assert run(["inspect", str(data), "--out", str(tmp_path / "out"), "-q"]) == 0
+    found = json.loads((tmp_path / "out" / "inspection.json").read_text())
+    groups = [[image["image_id"] for image in group["images"]] for group in found["duplicates"]]
+    assert groups == [[names[k], names[DIRTY + k]] for k in range(len(AGAIN))]
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Copies across splits."))
+    assert "4 groups with copies in different splits (4 in train and validation)" in line
+    assert "test" not in line

@@ -116,12 +116,13 @@ def test_copies_are_not_denied_where_nothing_was_compared(plain: Inspection):
 
 def test_copies_across_splits_and_conflicts_are_counted(plain: Inspection):
     groups = [
-        group(("train", "test"), (0, 1)), group(("train", "train"), (2, 2)),
+        group(("train", "test"), (0, 1)), group(("train", "train"), (2, 2)), group(("validation", "train"), (3, 3)),
         group(("train", "train"), (1, 2), "same retina"),
     ]  # fmt: skip
     found = sentences(replace(plain, groups=groups))
-    assert found["Copies."] == ("3 groups of images that show the same (2 equal bytes, 1 same retina).", "")
-    assert found["Copies across splits."][0].startswith("1 group with copies in different splits")
+    assert found["Copies."] == ("4 groups of images that show the same (3 equal bytes, 1 same retina).", "")
+    expected = "2 groups with copies in different splits (1 in train and test, 1 in train and validation): "
+    assert found["Copies across splits."][0].startswith(expected)
     # Of one retina in other pixels the grades may differ, as between visits: no grade is called wrong.
     assert found["Conflicting grades."][0].startswith("1 group whose copies carry different grades")
     text, mood = found["Different grades of one retina."]

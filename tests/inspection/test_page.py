@@ -60,9 +60,9 @@ def test_long_tables_are_cut_and_say_so(found):
     ("alignment", "said"),
     [
         (None, ""),
-        (Alignment(0.9, 0.8, False, 0.4, 1.0), ""),
-        (Alignment(0.9, 0.8, False, -179.7, 1.0), ", turned by 180°"),
-        (Alignment(0.9, 0.8, True, -90.2, 0.94), ", mirrored, turned by −90°, scaled by 0.94"),
+        (Alignment(0.9, 0.8, 0.95, False, 0.4, 1.0), ""),
+        (Alignment(0.9, 0.8, 0.95, False, -179.7, 1.0), ", turned by 180°"),
+        (Alignment(0.9, 0.8, 0.95, True, -90.2, 0.94), ", mirrored, turned by −90°, scaled by 0.94"),
     ],
 )
 def test_the_evidence_says_how_the_second_image_lies_on_the_first(alignment, said):
@@ -125,7 +125,7 @@ def test_the_page_stands_alone_and_escapes_what_it_shows(written):
     card = (written / "card.md").read_text()
     assert "<script" not in card
     line = next(line for line in card.splitlines() if "equal bytes" in line and line.startswith("|"))
-    assert len(re.findall(r"(?<!\\)\|", line)) == 7  # six columns, whatever the names hold
+    assert len(re.findall(r"(?<!\\)\|", line)) == 8  # seven columns, whatever the names hold
 
 
 def test_pairs_that_differ_come_first_and_they_alone_are_marked(folder, tmp_path):

@@ -74,7 +74,7 @@ def predict(
         Path | None, option("--data", "FOLDER", "With a run: prepared folder, to test on as the shifted domain.")
     ] = None,
     images: Annotated[
-        Path | None, option("--images", "PATH", "With an exported model: folder or zip of images.")
+        Path | None, option("--images", "PATH", "With an exported model: folder or zip of images, or a table.")
     ] = None,
     labels: Annotated[
         str | None,
@@ -108,11 +108,16 @@ def predict(
             say(written)
     elif images is not None:
         from retinabench.experiments.exporting.model import load_model
-        from retinabench.experiments.exporting.predict_images import predict_images
+        from retinabench.experiments.exporting.predict_images import predict_images, predict_rows
 
         named = dict(word.split("=", 1) for word in columns or ())
         exported = load_model(folder, str(resources.torch_device()), model=model)
-        found = predict_images(exported, images, out, labels=labels, columns=named, progress=progress_of(quiet))
+        if exported.features:
+            if labels is not None or set(named) - {"image"}:
+                raise InputError("a table has no --labels, and no --column but image", hint="Leave them out.")
+            found = predict_rows(exported, images, out, named.get("image"))
+        else:
+            found = predict_images(exported, images, out, labels=labels, columns=named, progress=progress_of(quiet))
         for line in found.refused:
             say(f"left out: {line}", error=True)
         print_notes(found.notes)
@@ -125,7 +130,7 @@ def export(
     out: Annotated[Path, option("--out", "FOLDER", "Folder to write; new or empty.")],
     model: application.OwnModel = None,
 ) -> None:
-    """Write a finished run as a model that predicts images on any machine, without the training data."""
+    """Write a finished run as a model that predicts images, or rows of a table, on any machine, without the training data."""
     from retinabench.experiments.exporting.model import export_run
 
     say(export_run(folder, out, network=model))

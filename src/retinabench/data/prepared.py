@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -233,6 +234,13 @@ class Prepared:
         for image, shard, place in zip(out, shards.tolist(), places.tolist(), strict=True):
             image[:] = self.shards[shard][place]
         return out
+
+    def release(self) -> None:
+        """Give back the memory of the shards that were read: they are mapped, and the system reads them again."""
+        for shard in self.shards:
+            mapped = getattr(shard.base, "base", None)
+            if isinstance(mapped, mmap.mmap) and hasattr(mapped, "madvise"):
+                mapped.madvise(mmap.MADV_DONTNEED)
 
     def check_shard(self, number: int) -> None:
         """Compare a shard with its checksum, once in a process."""

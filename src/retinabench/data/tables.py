@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import Field
 from scipy.special import expit
 
 from retinabench.core.errors import InputError, nearest
@@ -22,6 +23,7 @@ from retinabench.core.files import check as check_file
 from retinabench.core.files import sweep, write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.core.seeds import numpy_generator
+from retinabench.core.settings import Frozen
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import SPLITS, Records, Rows, make_records, to_parquet
 from retinabench.data.datasets.folder import SPLIT_NAMES, STAND_IN
@@ -198,6 +200,21 @@ def check_features(columns: Columns, label: NDArray[np.bool_], source: Path | No
             raise check.fail(name, None, "equals the label in every row", without)
 
 
+class Feature(Frozen):
+    """How a column becomes inputs of a network, by statistics of the training rows."""
+
+    column: str
+    fill: float | str  # where it is missing: the median, or the most frequent word
+    mean: float = 0.0
+    std: float = Field(0.0, ge=0)  # 0: a number that does not vary
+    words: tuple[str, ...] = ()  # that give a column of 0 and 1 each
+    missing: bool  # whether a column says where it is missing
+
+    @property
+    def width(self) -> int:
+        return (len(self.words) if isinstance(self.fill, str) else int(self.std > 0)) + self.missing
+
+
 def encode(table: pa.Table, train: Rows) -> NDArray[np.float32]:
     """Return the inputs (N, D) of a network, by statistics of the training rows alone.
 
@@ -205,25 +222,56 @@ def encode(table: pa.Table, train: Rows) -> NDArray[np.float32]:
     rows (one of two words), with the most frequent word where it is missing; a word that they lack is 0 in all. Each column of
     which training rows are missing also gives a column that is 1 there. What does not vary in the training rows is left out.
     """
-    parts: list[NDArray[np.generic]] = []
-    for column in table.columns:
-        values = from_arrow(combined(column))
-        missing = values == "" if values.dtype.kind == "U" else np.isnan(values)
-        seen = values[train][~missing[train]]
+    columns = columns_of(table)
+    return encoded(columns, fit_features(columns, train))
+
+
+def columns_of(table: pa.Table) -> Columns:
+    return {name: from_arrow(combined(table[name])) for name in table.column_names}
+
+
+def fit_features(columns: Columns, train: Rows) -> tuple[Feature, ...]:
+    """Return what `encode` does with each column that gives an input."""
+    features = []
+    for name, values in columns.items():
+        missing = is_missing(values)
+        seen, gaps = values[train][~missing[train]], bool(missing[train].any())
+        if not len(seen):
+            continue
         if values.dtype.kind == "U":
             levels, counts = np.unique(seen, return_counts=True)
-            filled = np.where(missing, levels[counts.argmax()], values) if len(levels) else values
-            parts += [filled == level for level in (levels if len(levels) > 2 else levels[1:])]
-        elif len(seen):
-            filled = np.where(missing, np.median(seen), values)
-            mean, std = filled[train].mean(), filled[train].std()
-            if std > 1e-12 * abs(mean):  # a constant has a std of rounding errors
-                parts.append((filled - mean) / std)
-        if missing[train].any() and len(seen):
-            parts.append(missing)
-    if not parts:
+            words, fill = levels.tolist(), str(levels[counts.argmax()])
+            features.append(Feature(column=name, fill=fill, words=words if len(words) > 2 else words[1:], missing=gaps))
+        else:
+            median = float(np.median(np.asarray(seen, np.float64)))
+            filled = np.where(missing, median, values)[train]
+            mean, std = float(filled.mean()), float(filled.std())
+            varies = std > 1e-12 * abs(mean)  # a constant has a std of rounding errors
+            features.append(Feature(column=name, fill=median, mean=mean, std=std if varies else 0.0, missing=gaps))
+    features = [one for one in features if one.width]
+    if not features:
         raise InputError("no feature varies in the training rows", hint="Prepare the table with other --features.")
+    return tuple(features)
+
+
+def encoded(columns: Columns, features: Sequence[Feature]) -> NDArray[np.float32]:
+    """Return the inputs (N, D) that columns give."""
+    parts: list[NDArray[np.generic]] = []
+    for one in features:
+        values = columns[one.column]
+        missing = is_missing(values)
+        if isinstance(one.fill, str):
+            filled = np.where(missing, one.fill, values)
+            parts += [filled == word for word in one.words]
+        elif one.std:
+            parts.append((np.where(missing, one.fill, values) - one.mean) / one.std)
+        if one.missing:
+            parts.append(missing)
     return np.stack([part.astype(np.float32) for part in parts], axis=1)
+
+
+def is_missing(values: NDArray[np.float64] | NDArray[np.str_]) -> NDArray[np.bool_]:
+    return values == "" if values.dtype.kind == "U" else np.isnan(values)
 
 
 PREVALENCE = 0.04

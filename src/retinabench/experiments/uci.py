@@ -1,8 +1,7 @@
 """The UCI regression comparison of 2019: every set by every method, beside the published values.
 
 The folder holds `comparison.json` (the manifest), `results/SET/` (a table of the splits, `experiments/many.py`), and the
-tables and the figure of all results that are there; a stopped comparison continues. Version 0.2 wrote
-`results/SET-METHOD.json`, which is read.
+tables and the figure of all results that are there; a stopped comparison continues.
 
 The data are the usual 20 random 90/10 splits (protein 5). The network has one hidden layer of 50 ReLU (protein 100), with standardised
 inputs and target; it is trained by Adam with a rate of 0.01 that falls linearly, in batches of 32 (128 above 2,000 rows). MC dropout has
@@ -12,7 +11,6 @@ is tuned per set.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -30,7 +28,7 @@ from scipy.special import logsumexp
 from torch import nn
 
 from retinabench.core.errors import DivergedError, InputError
-from retinabench.core.files import check, write_bytes
+from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
@@ -162,20 +160,7 @@ def results(out: Path) -> Results:
 
 
 def _table(out: Path, name: str, fingerprint: str | None) -> ResultTable:
-    """Return the results of a set, those that version 0.2 wrote included."""
-    table = ResultTable(out / "results" / name, None if fingerprint is None else {"set": name, "data": fingerprint})
-    for method in SETTINGS:
-        file = out / "results" / f"{name}-{method}.json"
-        if not file.is_file():
-            continue
-        content = json.loads(check(file).read_text(encoding="utf-8"))
-        if fingerprint not in (None, content["data"]):
-            hint = "Choose another --out."
-            raise InputError("was computed from other data or other splits", file=file, hint=hint)
-        for split, scores in enumerate(content["splits"]):
-            key = f"{method}-{split}"
-            table.known[key] = Result(key, "done", "", 0.0, 1, 0.0, scores={**scores, "points": content["points"]})
-    return table
+    return ResultTable(out / "results" / name, None if fingerprint is None else {"set": name, "data": fingerprint})
 
 
 def train_split(training: SplitTraining) -> Result:

@@ -6,7 +6,8 @@ local contrast, on a disk of fixed size. Its Fourier transform along the angle, 
 every rotation, mirrored or not, in one product (`spectrum`, `best_rotation`); its magnitudes do not depend on the
 rotation and find likely pairs fast (`magnitudes`). `align` then searches the scale and shift that remain, and reports the
 correlation over the overlap and how evenly it holds: copies correlate everywhere, two retinas that share a vessel's course
-do not.
+do not. Dirt on a lens is the same, everywhere, in images of different retinas. It is smaller than the arcs of the vessels:
+a blur removes it and raises the correlation of copies, whose noise it removes as well.
 
 References:
     De Castro and Morandi, Registration of translated and rotated images using finite Fourier transforms, IEEE PAMI 9 (1987).
@@ -34,6 +35,7 @@ AVERAGE, CONTRAST = 0.04, 0.08  # of the diameter: std of the local average, and
 SCALES = (0.94, 0.97, 1.0, 1.03, 1.06)
 TURNS = (-1.4, -0.7, 0.7, 1.4)  # degrees from the best of 128 rotations, which are 2.8 apart
 SHIFT = 0.1  # of the diameter
+BLUR = 0.03  # of the diameter: std of the blur that leaves vessels and removes dirt
 BLOCKS = 6  # along a side
 DARK = 3  # in every channel: no retina
 
@@ -44,6 +46,7 @@ class Alignment:
 
     correlation: float  # of the fine detail over the overlap
     quarter: float  # the same in blocks of the overlap, their lower quartile
+    blurred: float  # the same once both are blurred
     mirrored: bool  # whether the second image is mirrored first
     degrees: float  # its rotation, -180 to 180, clockwise
     scale: float  # its scale
@@ -95,10 +98,13 @@ def spectrum(detail: Floats) -> Spectrum:
 
 def magnitudes(spectra: Spectrum) -> Floats:
     """Return what does not change with the rotation: logarithms of magnitudes (N, D), standardised, of length 1."""
-    logs = np.log(np.abs(spectra[:, :, :24]) / np.sqrt(ANGLES) + 0.002).reshape(len(spectra), -1)
+    logs: Floats = np.abs(spectra[:, :, :24]).reshape(len(spectra), -1)
+    logs /= np.float32(np.sqrt(ANGLES))
+    np.log(logs + np.float32(0.002), out=logs)  # in place: of 100,000 images each copy takes 0.2 GB
     logs -= logs.mean(axis=0)
     logs /= np.maximum(logs.std(axis=0), 1e-6)
-    return np.asarray(logs / np.maximum(np.linalg.norm(logs, axis=1, keepdims=True), 1e-6), np.float32)
+    logs /= np.maximum(np.linalg.norm(logs, axis=1, keepdims=True), 1e-6)
+    return logs
 
 
 def best_rotation(first: Spectrum, second: Spectrum) -> tuple[Floats, NDArray[np.bool_], Floats]:
@@ -130,8 +136,9 @@ def align(first: Floats, second: Floats, mirrored: bool, degrees: float) -> Alig
     turns = [attempt(degrees + turn, best[2]) for turn in TURNS]
     _, turn, scale, placed = max([best, *turns], key=lambda found: found[0])
     both = (first != 0) & (placed != 0)
-    quarter = _quarter(first, placed, both)
-    return Alignment(_correlation(first[both], placed[both]), quarter, mirrored, (turn + 180) % 360 - 180, scale)
+    correlation, quarter = _correlation(first[both], placed[both]), _quarter(first, placed, both)
+    blurred = [gaussian_filter(detail * both, BLUR * len(detail))[both] for detail in (first, placed)]
+    return Alignment(correlation, quarter, _correlation(*blurred), mirrored, (turn + 180) % 360 - 180, scale)
 
 
 def _turned(detail: Floats, degrees: float, scale: float) -> Floats:

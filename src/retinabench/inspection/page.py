@@ -24,7 +24,7 @@ from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.data.prepared import open_prepared
 from retinabench.data.registry import DATASETS
-from retinabench.inspection.duplicates import CORRELATED, EVENLY, CopyGroup, CopyPair
+from retinabench.inspection.duplicates import BLURRED, CORRELATED, EVENLY, CopyGroup, CopyPair
 from retinabench.inspection.inspection import Inspection, Outlier, findings, inspect_data, split_names
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.toolkit import pages
@@ -111,7 +111,8 @@ COPIES_NOTE = (
     "Copies across splits first, then conflicting ones. Equal bytes: the original files are equal. Equal pixels: the prepared "
     "images are equal. Same retina: turned, mirrored, scaled and shifted as stated, the second image has the fine detail of "
     f"the first; a file saved again, or one eye imaged twice. Correlation: over their overlap, {CORRELATED} at least; in "
-    f"blocks: its lower quartile over those of 36 blocks that mostly overlap, {EVENLY} at least."
+    f"blocks: its lower quartile over those of 36 blocks that mostly overlap, {EVENLY} at least; blurred: without small spots, which "
+    f"are the same where two retinas were photographed through one dirty lens, {BLURRED} at least."
 )
 
 OUTLIERS_NOTE = (
@@ -202,11 +203,11 @@ def _copies(found: Inspection) -> Table:
             (one, first), (other, second) = (group.facts(row) for row in pair.rows)
             texts = (" / ".join(dict.fromkeys((one, other))), f"{first} / {second}", evidence(pair))
             how = pair.alignment
-            numbers = (pair.correlation, 1.0 if how is None else how.quarter)
+            numbers = (1.0,) * 3 if how is None else (how.correlation, how.quarter, how.blurred)
             cells = [*map(Cell, texts), *(Cell.number(number, form=THREE_DIGITS) for number in numbers)]
             rows.append(Row(join_names([str(image_id[row]) for row in pair.rows]), cells))
     texts = ("Splits", f"{found.classes.noun.capitalize()}s", "Evidence")
-    return _table("Images", "Copies", texts, ("Correlation", "In blocks"), rows, COPIES_NOTE)
+    return _table("Images", "Copies", texts, ("Correlation", "In blocks", "Blurred"), rows, COPIES_NOTE)
 
 
 def evidence(pair: CopyPair) -> str:

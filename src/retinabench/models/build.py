@@ -60,13 +60,13 @@ def feature_width(config: ModelConfig) -> int:
     return split_last_layer(shapes(config)).width
 
 
-def parameters_of(config: ModelConfig) -> int:
+def parameters_of(config: ModelConfig, columns: int | None = None) -> int:
     """Return the number of parameters that `build_model` would make with one output, without memory for them."""
     if config.trained == "head":
         with torch.device("meta"):
             model: nn.Module = Head(feature_width(config), 1, config.hidden)
     else:
-        model = shapes(config)
+        model = shapes(config, columns)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -82,14 +82,14 @@ def check_size(config: ModelConfig, size: int) -> None:
         check_outputs(shapes(config), config.name, torch.zeros(2, 3, size, size), hint)
 
 
-def shapes(config: ModelConfig) -> nn.Module:
+def shapes(config: ModelConfig, columns: int | None = None) -> nn.Module:
     """The network with one output and without values, which only a user's function has."""
     if config.own:
         return own_network(config.name, seed=0, outputs=1)
     with torch.device("meta"):
         if config.name.startswith(TIMM):
             return timm_network(config.name.removeprefix(TIMM), seed=0)
-        return _registered_network(config, outputs=1)
+        return _registered_network(config, 1, columns)
 
 
 def check_takes_tables(config: ModelConfig) -> None:

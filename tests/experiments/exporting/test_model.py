@@ -134,6 +134,7 @@ def test_what_are_no_images_is_named(model, images, says):
         (lambda f: (f / "member-0.safetensors").write_bytes(b"\x00" * 20), "member-0.safetensors: is damaged"),
         (lambda f: shutil.copy(f / "scale.safetensors", f / "member-0.safetensors"), "of another network"),
         (lambda f: edit(f, lambda about: about["recipe"].update(size=9)), "is damaged"),
+        (lambda f: edit(f, lambda about: about.pop("recipe")), "neither how images are made nor which columns"),
         (lambda f: edit(f, lambda about: about["run"]["model"].update(name="resnet19")), "unknown model 'resnet19'"),
         (lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**5)), "another network .* parameters"),
         (lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**9)), "does not fit into memory"),

@@ -197,7 +197,10 @@ def _model(folder: Path, out: Path, options: OcclusionOptions) -> ExportedModel:
         if not (made / "model.json").is_file():
             export_run(folder, made, network=options.network, scores=False)
         folder = made
-    return load_model(folder, options.device, model=options.network)
+    model = load_model(folder, options.device, model=options.network)
+    if model.features:
+        raise InputError("was trained on a table, and has no images to occlude", file=folder)
+    return model
 
 
 def _answered(

@@ -1,8 +1,8 @@
-"""A model that travels: a folder that predicts raw images anywhere, without the data that it was trained on.
+"""A model that travels: a folder that predicts raw images, or rows of a table, anywhere, without the data that it was trained on.
 
 The folder holds
 
-- `model.json`: the run without its paths, the preprocessing of the images, the definition of the label;
+- `model.json`: the run without its paths, the preprocessing of the images or the encoding of the columns, the definition of the label;
 - `scale.safetensors`: mean and std of the channels, or of the features, over the training images;
 - `member-0.safetensors` ...: the posterior of each trained member;
 - `trunk.safetensors`: the trunk, where the head was trained alone;
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from retinabench.core.workspace import Workspace
 from retinabench.data.loader import BatchLimits, with_less
 from retinabench.data.prepared import PIXEL_SETTINGS
 from retinabench.data.preprocessing.preprocess import Recipe
+from retinabench.data.tables import Feature, columns_of, fit_features
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import POSTERIOR, Resources
 from retinabench.experiments.exporting.frozen_rule import THRESHOLD, AttachedRule, read_rule
@@ -53,7 +54,7 @@ from retinabench.experiments.exporting.model_files import (
 )
 from retinabench.experiments.features import Extractor
 from retinabench.experiments.run import FILE, PREDICT_BATCH
-from retinabench.experiments.run_folder import TrainedInputs, finished_run
+from retinabench.experiments.run_folder import FinishedRun, TrainedInputs, finished_run
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, fingerprint, precision
 from retinabench.metrics.scoring import score
@@ -65,6 +66,7 @@ from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.tables import escape_markdown
 
 Result = TypeVar("Result")
+Inputs: TypeAlias = NDArray[Any]  # images (N, size, size, 3) uint8, or of a table (N, D) float32
 SCALE, TRUNK = "scale.safetensors", "trunk.safetensors"
 TRIED_SIZE = 64  # of the image that a network of any size is tried with
 
@@ -88,6 +90,7 @@ class ExportedModel:
         notes: What a user must know of it.
         rule: The threshold or zones that are attached to it.
         limits: The most images at a time, once memory ran out.
+        features: How the columns of a table become inputs; empty for a model of images.
 
     Examples:
         >>> import retinabench as rb
@@ -109,12 +112,13 @@ class ExportedModel:
     notes: tuple[str, ...] = ()
     rule: AttachedRule | None = None
     limits: BatchLimits = field(default_factory=BatchLimits)
+    features: tuple[Feature, ...] = ()
 
-    def predict(self, images: NDArray[np.uint8]) -> NDArray[np.float64]:
+    def predict(self, images: Inputs) -> NDArray[np.float64]:
         """Return P(referable) of every posterior sample, member by member.
 
         Args:
-            images: (N, size, size, 3) uint8, made by `recipe`.
+            images: (N, size, size, 3) uint8, made by `recipe`; of a table (N, D) float32, made by `encoded(columns, features)`.
 
         Returns:
             (N, S) probabilities.
@@ -124,7 +128,7 @@ class ExportedModel:
         """
         return self._within_memory(images, self._probs)
 
-    def uncertainty(self, images: NDArray[np.uint8]) -> NDArray[np.float64] | None:
+    def uncertainty(self, images: Inputs) -> NDArray[np.float64] | None:
         """Return the model's own uncertainty (N,), the mean over its members; None where a member has none.
 
         Args:
@@ -135,11 +139,11 @@ class ExportedModel:
         """
         return self._within_memory(images, self._own)
 
-    def predict_both(self, images: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    def predict_both(self, images: Inputs) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Return what `predict` and `uncertainty` return; the features of the trunk are computed once."""
         return self._within_memory(images, lambda inputs: (self._probs(inputs), self._own(inputs)))
 
-    def _within_memory(self, images: NDArray[np.uint8], compute: Callable[[Sequence[Tensor]], Result]) -> Result:
+    def _within_memory(self, images: Inputs, compute: Callable[[Sequence[Tensor]], Result]) -> Result:
         """`compute` of the batches, smaller ones where memory runs out; each batch draws noise of its own."""
         return with_less(
             lambda most: compute(self._batches(images, most)),
@@ -167,7 +171,9 @@ class ExportedModel:
                 found.append(torch.cat([posterior.uncertainty(some) for some in inputs]).cpu().double().numpy())
         return np.asarray(np.mean(found, axis=0))
 
-    def _batches(self, images: NDArray[np.uint8], most: int) -> list[Tensor]:
+    def _batches(self, images: Inputs, most: int) -> list[Tensor]:
+        if self.features:
+            return [self.inputs(images[k : k + most]) for k in range(0, len(images), most)]
         size = self.recipe.size
         needed = f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one."
         if not len(images) or images.shape[1:] != (size, size, 3) or images.dtype != np.uint8:
@@ -182,9 +188,11 @@ class ExportedModel:
             probs.append(drawn[..., 1].T.cpu().double().numpy())
         return np.concatenate(probs)
 
-    def inputs(self, images: NDArray[np.uint8]) -> Tensor:
+    def inputs(self, images: Inputs) -> Tensor:
         """Return what the networks read of images (B, H, W, 3)."""
         mean, std = (torch.from_numpy(values).to(self.device) for values in (self.mean, self.std))
+        if self.features:
+            return torch.from_numpy(images).to(self.device)
         if self.extract is not None:
             return (torch.from_numpy(self.extract(images)).to(self.device) - mean) / std
         stored = torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2).to(torch.float32).div_(255)
@@ -218,29 +226,32 @@ def load_model(folder: str | Path, device: str = "cpu", *, model: str | None = N
     about = read_about(folder, model)
     run, where = about.run, Resources(device).torch_device()
     members, weights, rule = [], [], read_rule(folder)
+    columns = sum(one.width for one in about.features) or None
     set_arithmetic(run.optimizer.precision, where)
     for number, member in enumerate(leaf_runs(run)):
         path = folder / member_file(number)
         tensors = read_tensors(path)
-        members.append((member, read_posterior(member, tensors, where, path)))
+        members.append((member, read_posterior(member, tensors, where, path, columns)))
         weights.append(fingerprint(tensors))
     joined = "+".join(weights)
     if rule is not None and (rule.config_hash, rule.weights) != (about.config_hash, joined):
         raise InputError("was chosen for other weights than these", file=folder / THRESHOLD)
-    mean, std = read_scale(folder / SCALE, run)
+    mean, std = read_scale(folder / SCALE, run, columns)
     found = ExportedModel(
         folder, run, about.recipe, about.referable_from, tuple(members), mean, std,
         read_extractor(run, where, folder / TRUNK), where, about.config_hash, joined, about.notes, rule,
+        features=about.features,
     )  # fmt: skip
     _try(found)
     return found
 
 
 def _try(model: ExportedModel) -> None:
-    """Predict a black image: tensors of other shapes than the posterior's would fail only when a network computes."""
+    """Predict a black image, or zeros: tensors of other shapes than the posterior's would fail only when a network computes."""
     whole = model.run.model.own or model.run.model.name.startswith(TIMM)
     size = model.recipe.size if whole else min(model.recipe.size, TRIED_SIZE)
-    inputs = model.inputs(np.zeros((1, size, size, 3), np.uint8))
+    black = np.zeros((1, size, size, 3), np.uint8)
+    inputs = model.inputs(np.zeros((1, len(model.mean)), np.float32) if model.features else black)
     for number, (run, posterior) in enumerate(model.members):
         try:
             with precision(run, model.device), torch.no_grad():
@@ -259,11 +270,7 @@ PACKAGE = "retinabench.experiments.exporting"
 def export_run(folder: Path, out: Path, network: str | None = None, *, scores: bool = True) -> Path:
     finished = finished_run(folder, network)
     run, inputs = finished.run, finished.described()
-    if inputs.of_table:
-        raise InputError("was trained on a table, and an exported model predicts images", file=folder)
-    recipe = _recipe(inputs, folder)
-    how = asdict(recipe)
-    del how["corrupt"]  # new images are not to be damaged
+    how = _how_read(finished, inputs)
     with _nothing_left_of_a_failure(out):
         workspace = Workspace(out, "model", ABOUT)
         with workspace.lock():
@@ -278,10 +285,10 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
             _write_tensors(out / SCALE, {"mean": torch.from_numpy(mean), "std": torch.from_numpy(std)})
             if run.model.trained == "head":
                 _write_tensors(out / TRUNK, build_trunk(run.model).trunk.state_dict())
-            write_bytes(out / CARD, _card(run, inputs, recipe, folder if scores else None).encode(), checked=True)
+            write_bytes(out / CARD, _card(run, inputs, how, folder if scores else None).encode(), checked=True)
             write_json(out / ABOUT, {  # last: it makes the folder a model
                 "format": FORMAT, "version": __version__, "data": inputs.data, "fingerprint": finished.fingerprint,
-                "run": _portable(run), "recipe": how, "referable_from": inputs.referable_from,
+                "run": _portable(run), **how, "referable_from": inputs.referable_from,
                 **({"network_sha256": source_of(run.model.name).sha256} if run.model.own else {}),
             }, checked=True)  # fmt: skip
         load_model(out, model=run.model.name if run.model.own else None)
@@ -298,6 +305,19 @@ def _nothing_left_of_a_failure(out: Path) -> Iterator[None]:
         if new:
             shutil.rmtree(out, ignore_errors=True)
         raise
+
+
+def _how_read(finished: FinishedRun, inputs: TrainedInputs) -> JsonObject:
+    """What `model.json` says of the inputs: how images are made, or how the columns of a table are encoded."""
+    if not inputs.of_table:
+        recipe = asdict(_recipe(inputs, finished.folder))
+        del recipe["corrupt"]  # new images are not to be damaged
+        return {"recipe": recipe}
+    task = finished.training_data()
+    assert task is not None  # training data that are gone were refused
+    assert task.data.table is not None
+    features = fit_features(columns_of(task.data.table), task.splits["train"])
+    return {"features": [one.model_dump(mode="json") for one in features]}
 
 
 def _recipe(inputs: TrainedInputs, folder: Path) -> Recipe:
@@ -328,7 +348,7 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         handle.write(content)
 
 
-def _card(run: Run, inputs: TrainedInputs, recipe: Recipe, folder: Path | None) -> str:
+def _card(run: Run, inputs: TrainedInputs, how: JsonObject, folder: Path | None) -> str:
     found = (
         {} if folder is None else score(read_predictions(folder / FILE), bootstrap=CARD_REPLICATES, seed=run.seed).sets
     )
@@ -342,7 +362,7 @@ def _card(run: Run, inputs: TrainedInputs, recipe: Recipe, folder: Path | None) 
     }
     context = {
         "run": run, "title": escape_markdown(run.method.describe()),
-        "weights": _code(_portable(run)["model"].get("weights")), "recipe": recipe, "sets": sets, "inputs": inputs,
+        "weights": _code(_portable(run)["model"].get("weights")), "sets": sets, "inputs": inputs, "recipe": None, "features": [], **how,
         "data": _code(inputs.data),
     }  # fmt: skip
     return pages.render("model_card.md.j2", context, package=PACKAGE)

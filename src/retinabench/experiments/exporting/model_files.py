@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +20,7 @@ from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, read_checked
 from retinabench.core.untrusted import kept_inside
 from retinabench.data.preprocessing.preprocess import Preprocess, Recipe
+from retinabench.data.tables import Feature
 from retinabench.experiments.config import Run, build_run
 from retinabench.experiments.execution import member_runs
 from retinabench.experiments.features import Extractor
@@ -26,7 +28,14 @@ from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import taking_over
 from retinabench.methods.training.posterior import Posterior, fingerprint
-from retinabench.models.build import build_model, build_trunk, feature_width, parameters_of, parameters_of_trunk
+from retinabench.models.build import (
+    build_model,
+    build_trunk,
+    check_takes_tables,
+    feature_width,
+    parameters_of,
+    parameters_of_trunk,
+)
 from retinabench.models.foreign import named_network, source_of
 from retinabench.models.settings import ModelConfig, is_own, is_path
 from retinabench.models.weight_files import load_safetensors
@@ -55,7 +64,8 @@ class _Content(Frozen):
     data: str = Field(max_length=200)
     fingerprint: str = Field(max_length=64)
     run: JsonObject
-    recipe: _Recipe
+    recipe: _Recipe | None = None  # None: a model of a table
+    features: tuple[Feature, ...] = ()
     referable_from: StrictInt = Field(ge=1, le=4)
     network_sha256: str = ""
 
@@ -66,6 +76,7 @@ class ModelAbout:
 
     run: Run
     recipe: Recipe
+    features: tuple[Feature, ...]
     referable_from: int
     config_hash: str
     notes: tuple[str, ...]
@@ -91,7 +102,12 @@ def read_about(folder: Path, model: str | None = None, *, run_code: bool = True)
         run = run.model_copy(update={"model": run.model.model_copy(update={"name": name})})
         if source_of(name).sha256 != content.network_sha256:
             notes = (f"the file of '{name}' is not the one that the model was exported with",)
-    return ModelAbout(run, Recipe(**content.recipe.model_dump()), content.referable_from, config_hash, notes)
+    if (content.recipe is None) == (not content.features):
+        raise InputError("states neither how images are made nor which columns are read", file=path, hint=EXPORT_AGAIN)
+    if content.features:
+        check_takes_tables(run.model)
+    recipe = Recipe(16) if content.recipe is None else Recipe(**content.recipe.model_dump())  # of a table: not used
+    return ModelAbout(run, recipe, content.features, content.referable_from, config_hash, notes)
 
 
 def _content(path: Path, folder: Path) -> _Content:
@@ -177,15 +193,17 @@ def member_file(number: int) -> str:
     return f"member-{number}.safetensors"
 
 
-def read_posterior(run: Run, tensors: dict[str, Tensor], device: torch.device, path: Path) -> Posterior:
+def read_posterior(
+    run: Run, tensors: dict[str, Tensor], device: torch.device, path: Path, columns: int | None = None
+) -> Posterior:
     """Return the posterior of a member, once its settings fit the tensors that are there."""
-    _check_size(parameters_of, run, tensors, path)
+    _check_size(partial(parameters_of, columns=columns), run, tensors, path)
     largest = max((size for tensor in tensors.values() for size in tensor.shape), default=1)
     for key, value in run.method.model_dump().items():
         if isinstance(value, int) and key != "samples" and value > max(largest, MOST_SAMPLES):
             raise InputError(f"method.{key}={value:,} is of no model of these tensors", file=path)
     try:
-        model = build_model(run.model, run.seed, pretrained=False).to(device)
+        model = build_model(run.model, run.seed, pretrained=False, columns=columns).to(device)
         posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
     except (RuntimeError, MemoryError) as error:
         raise InputError(f"its settings give no posterior ({one_line(error)})", file=path) from None
@@ -205,10 +223,10 @@ def read_extractor(run: Run, device: torch.device, path: Path) -> Extractor | No
     return Extractor(run.model, device, trunk.to(device))
 
 
-def read_scale(path: Path, run: Run) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def read_scale(path: Path, run: Run, columns: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return mean and std of what the networks read; `InputError` where they do not fit the run."""
     scale = read_tensors(path, ("mean", "std"))
-    length = feature_width(run.model) if run.model.trained == "head" else 3
+    length = columns or (feature_width(run.model) if run.model.trained == "head" else 3)
     for tensor in (scale["mean"], scale["std"]):
         if tuple(tensor.shape) != (length,) or tensor.dtype != torch.float32:
             raise InputError(f"mean and std are not {length} numbers each (float32)", file=path)

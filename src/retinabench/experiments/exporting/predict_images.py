@@ -1,4 +1,4 @@
-"""Prediction of raw image files by an exported model: no prepared folder, labelled or not."""
+"""Prediction of raw image files, or of the rows of a table, by an exported model: no prepared folder, labelled or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError, printable
+from retinabench.core.errors import InputError, nearest, printable
 from retinabench.core.files import atomic_write, write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
@@ -23,12 +23,13 @@ from retinabench.data.dataset import Records, referable
 from retinabench.data.datasets import folder as labelled_folder
 from retinabench.data.labels import ENDINGS, Survey
 from retinabench.data.preprocessing.preprocess import preprocess_bytes
+from retinabench.data.tables import encoded, is_missing, read_columns
 from retinabench.experiments.exporting.model import ExportedModel
 from retinabench.experiments.run import PREDICT_BATCH
 from retinabench.metrics.actions import called, listed
 from retinabench.metrics.clinical.thresholds import ABOVE_HALF
 from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.predictions.check import indistinct
+from retinabench.predictions.check import Check, indistinct, named_by_row
 from retinabench.predictions.formats import to_table
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
@@ -60,8 +61,7 @@ def predict_images(
 
     Without labels the column `label` is empty: `retinabench monitor` reads such a file, and none can be scored. Files that are no images are left out and named.
     """
-    if out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"cannot write '{out.suffix}'", file=out, hint="Valid: .parquet, .csv.")
+    _check_ending(out)
     files = open_files(source)
     labelled = labels is not None or bool(columns)
     survey = Survey()
@@ -82,6 +82,41 @@ def predict_images(
         uncertainty=found.own,
         metadata=_about(model),
     )
+    notes = (*model.notes, *replace(survey, notes=[]).lines(), *_notes(found, len(names)))
+    return PredictedImages(len(kept), tuple(refused), out, _write(model, predictions, out, labelled), notes)
+
+
+def predict_rows(model: ExportedModel, source: Path, out: Path, image: str | None = None) -> PredictedImages:
+    """Predict the rows of a CSV or Parquet file; `image` is the column that names them. The column `label` is empty."""
+    _check_ending(out)
+    columns, check = read_columns(source), Check(source)
+    for one in model.features:
+        values = columns.get(one.column)
+        if values is None:
+            hint = nearest(one.column, list(columns)[:20])
+            raise check.fail(one.column, None, "is missing, and the model reads it", hint)
+        if (values.dtype.kind == "U") != isinstance(one.fill, str):
+            if not is_missing(values).all():
+                was, now = ("words", "numbers") if isinstance(one.fill, str) else ("numbers", "words")
+                raise check.fail(
+                    one.column, None, f"holds {now}, and the model was trained on {was}", "Correct its cells."
+                )
+            columns[one.column] = np.full(len(values), "" if isinstance(one.fill, str) else np.nan)
+    inputs = encoded(columns, model.features)
+    if image is not None and image not in columns:
+        raise check.fail(image, None, "is missing", nearest(image, list(columns)[:20]))
+    ids = named_by_row(len(inputs))[0] if image is None else check.text(image, columns[image])
+    check.unique(image or "", ids)
+    probs, own = model.predict_both(inputs)
+    predictions = Predictions(
+        image_id=ids, label=np.zeros(len(ids), np.int8), probs=probs, split=np.full(len(ids), "test"), uncertainty=own,
+        metadata=_about(model),
+    )  # fmt: skip
+    return PredictedImages(len(ids), (), out, _write(model, predictions, out, labelled=False), model.notes)
+
+
+def _write(model: ExportedModel, predictions: Predictions, out: Path, labelled: bool) -> Path:
+    """Write predictions, and beside them the referral list, whose path is returned."""
     _write_predictions(predictions, out, labelled)
     if model.rule is None:
         call = called(predictions.prob, ABOVE_HALF)
@@ -90,8 +125,12 @@ def predict_images(
         ordered = model.rule.rule.apply(predictions)
     referral_list = out.with_name(out.stem + REFERRAL_LIST)
     write_bytes(referral_list, ordered.to_csv())
-    notes = (*model.notes, *replace(survey, notes=[]).lines(), *_notes(found, len(names)))
-    return PredictedImages(len(kept), tuple(refused), out, referral_list, notes)
+    return referral_list
+
+
+def _check_ending(out: Path) -> None:
+    if out.suffix not in (".parquet", ".csv"):
+        raise InputError(f"cannot write '{out.suffix}'", file=out, hint="Valid: .parquet, .csv.")
 
 
 def _names(files: Files, source: Path) -> list[str]:

@@ -57,7 +57,7 @@ def search(
     chosen = find_criterion(criterion, rules)
     runs = trial_runs(base, space, trials, seed)
     task = load_task(base.data, base.task, base.shifted)
-    _check_images(chosen, task)
+    check_images(chosen, task, task.name)
     score = f"{criterion}/{rules}"
 
     def described(result: Result) -> str:
@@ -72,12 +72,12 @@ def search(
     return rank_trials(results, runs, points(space, 0, trials, seed), criterion, rules, space, table.runs)
 
 
-def _check_images(chosen: Criterion, task: Task) -> None:
+def check_images(chosen: Criterion, task: Task, label: str) -> None:
     if chosen.shifted and "shifted_validation" not in task.splits:
         raise InputError(
-            f"the task '{task.name}' has no shifted validation images, which {chosen.name} needs",
+            f"the task '{label}' has no shifted validation images, which {chosen.name} needs",
             file=task.data.folder,
-            hint="Tune by in_domain_auroc, or name data with a shifted domain (--shifted).",
+            hint="Choose by in_domain_auroc, or name data with a shifted domain (--shifted).",
         )
 
 

@@ -34,7 +34,15 @@ from retinabench.experiments.many import Result, run_many
 from retinabench.experiments.run import run_folder
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.ranking import FIGURE, write_figure, write_ranking
-from retinabench.experiments.search.search import RUNS, RunTable, begin_search, by_engine, rank_trials, trial_runs
+from retinabench.experiments.search.search import (
+    RUNS,
+    RunTable,
+    begin_search,
+    by_engine,
+    check_images,
+    rank_trials,
+    trial_runs,
+)
 from retinabench.experiments.search.space import Space, points, read_space
 from retinabench.experiments.study.definition import UNTUNED, Study
 from retinabench.methods.registry import METHODS
@@ -91,7 +99,9 @@ def compute(study: Study, out: Path, engine: JobEngine, progress: Progress = QUI
     """Compute what is missing of a study's runs below `out`, whichever fail; return every method's choice by every criterion."""
     every = cells(study, out)
     tasks = open_tasks(study, out, progress)
-    _check_criteria(study, tasks)
+    for criterion in study.criteria if study.trials else ():
+        for label, task in tasks.items():
+            check_images(CRITERIA[criterion], task, label)
     _begin(out, {label: task.data.fingerprint for label, task in tasks.items()})
     tables: dict[Path, RunTable] = {}
     for cell in every:
@@ -137,18 +147,6 @@ def _begin(out: Path, fingerprints: Mapping[str, str]) -> None:
     grown = {**begun, "data": {**begun["data"], **fingerprints}}
     if grown != begun:
         folder.update(grown)
-
-
-def _check_criteria(study: Study, tasks: Mapping[str, Task]) -> None:
-    """Raise `InputError` where a criterion has nothing to choose by, before any trial is computed."""
-    for criterion in study.criteria if study.trials else ():
-        for label, task in tasks.items():
-            if CRITERIA[criterion].shifted and "shifted_validation" not in task.splits:
-                raise InputError(
-                    f"tasks.{label}: has no shifted validation images, which {criterion} needs",
-                    file=task.data.folder,
-                    hint="Leave that criterion out, or name data with a shifted domain.",
-                )
 
 
 def _choose(
