@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from conformance.test_documentation import PAGES, ROOT, commands
-from retinabench.cli.main import app
+from retinabench.cli.main import command_line
 
 SOURCE = ROOT / "src"
 # Of a benchmark, of sha256sum, of Ray and of torchrun.
@@ -30,7 +30,7 @@ def every_command(group, before=""):
             yield before + verb, command
 
 
-COMMANDS = dict(every_command(typer.main.get_command(app)))
+COMMANDS = dict(every_command(typer.main.get_command(command_line())))
 OPTIONS = {
     verb: {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"} | ELSEWHERE
     for verb, command in COMMANDS.items()
