@@ -108,16 +108,11 @@ def predict(
             say(written)
     elif images is not None:
         from retinabench.experiments.exporting.model import load_model
-        from retinabench.experiments.exporting.predict_images import predict_images, predict_rows
+        from retinabench.experiments.exporting.predict_images import predict_images
 
         named = dict(word.split("=", 1) for word in columns or ())
         exported = load_model(folder, str(resources.torch_device()), model=model)
-        if exported.features:
-            if labels is not None or set(named) - {"image"}:
-                raise InputError("a table has no --labels, and no --column but image", hint="Leave them out.")
-            found = predict_rows(exported, images, out, named.get("image"))
-        else:
-            found = predict_images(exported, images, out, labels=labels, columns=named, progress=progress_of(quiet))
+        found = predict_images(exported, images, out, labels=labels, columns=named, progress=progress_of(quiet))
         for line in found.refused:
             say(f"left out: {line}", error=True)
         print_notes(found.notes)

@@ -86,16 +86,11 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
 
 def _fitting(text: str, font: ImageFont.FreeTypeFont) -> str:
     """Cut `text` in its middle until it fits below an image: ids often differ at their ends."""
-    if font.getlength(text) <= SIDE:
-        return text
-    keep = len(text) - 1
-    while keep > 2 and font.getlength(_cut(text, keep)) > SIDE:
+    shown, keep = text, len(text)
+    while keep > 2 and font.getlength(shown) > SIDE:
         keep -= 1
-    return _cut(text, keep)
-
-
-def _cut(text: str, keep: int) -> str:
-    return f"{text[: keep - keep // 2]}…{text[len(text) - keep // 2 :]}"
+        shown = f"{text[: keep - keep // 2]}…{text[len(text) - keep // 2 :]}"
+    return shown
 
 
 PACKAGE = "retinabench.inspection"

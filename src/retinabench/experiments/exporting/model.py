@@ -362,7 +362,8 @@ def _card(run: Run, inputs: TrainedInputs, how: JsonObject, folder: Path | None)
     }
     context = {
         "run": run, "title": escape_markdown(run.method.describe()),
-        "weights": _code(_portable(run)["model"].get("weights")), "sets": sets, "inputs": inputs, "recipe": None, "features": [], **how,
+        "weights": _code(_portable(run)["model"].get("weights")), "sets": sets, "inputs": inputs, "recipe": how.get("recipe"),
+        "columns": [_code(one["column"]) for one in how.get("features", ())],
         "data": _code(inputs.data),
     }  # fmt: skip
     return pages.render("model_card.md.j2", context, package=PACKAGE)

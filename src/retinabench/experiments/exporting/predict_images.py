@@ -57,11 +57,16 @@ def predict_images(
     columns: Mapping[str, str] | None = None,
     progress: Progress = QUIET,
 ) -> PredictedImages:
-    """Predict all images below a folder, or those that a table names.
+    """Predict all images below a folder, or those that a table names; of a model of tables, the rows of a file.
 
     Without labels the column `label` is empty: `retinabench monitor` reads such a file, and none can be scored. Files that are no images are left out and named.
     """
-    _check_ending(out)
+    if out.suffix not in (".parquet", ".csv"):
+        raise InputError(f"cannot write '{out.suffix}'", file=out, hint="Valid: .parquet, .csv.")
+    if model.features:
+        if labels is not None or set(columns or ()) - {"image"}:
+            raise InputError("a table has no --labels, and no --column but image", hint="Leave them out.")
+        return _predict_rows(model, source, out, (columns or {}).get("image"))
     files = open_files(source)
     labelled = labels is not None or bool(columns)
     survey = Survey()
@@ -86,9 +91,8 @@ def predict_images(
     return PredictedImages(len(kept), tuple(refused), out, _write(model, predictions, out, labelled), notes)
 
 
-def predict_rows(model: ExportedModel, source: Path, out: Path, image: str | None = None) -> PredictedImages:
+def _predict_rows(model: ExportedModel, source: Path, out: Path, image: str | None = None) -> PredictedImages:
     """Predict the rows of a CSV or Parquet file; `image` is the column that names them. The column `label` is empty."""
-    _check_ending(out)
     columns, check = read_columns(source), Check(source)
     for one in model.features:
         values = columns.get(one.column)
@@ -126,11 +130,6 @@ def _write(model: ExportedModel, predictions: Predictions, out: Path, labelled: 
     referral_list = out.with_name(out.stem + REFERRAL_LIST)
     write_bytes(referral_list, ordered.to_csv())
     return referral_list
-
-
-def _check_ending(out: Path) -> None:
-    if out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"cannot write '{out.suffix}'", file=out, hint="Valid: .parquet, .csv.")
 
 
 def _names(files: Files, source: Path) -> list[str]:

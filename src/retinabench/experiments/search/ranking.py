@@ -148,10 +148,9 @@ def write_ranking(ranking: TrialRanking, folder: Path) -> list[Path]:
         "space": ranking.space.to_dict(),
         "rows": [cells | {"values": row.values} for cells, row in zip(rows, ranking.rows, strict=True)],
     }
-    columns = ("rank", "trial", "value", "state", "epochs", "seconds", "attempts", "note", "folder")
     table = ([*one.values(), *row.values.values()] for one, row in zip(rows, ranking.rows, strict=True))
     files = [folder / "ranking.csv", folder / "ranking.json"]
-    write_bytes(files[0], csv_bytes([*columns, *ranking.space], table))
+    write_bytes(files[0], csv_bytes([*rows[0], *ranking.space], table))
     write_json(files[1], content)
     if ranking.rows and ranking.rows[0].ranked:
         files.append(folder / "best.toml")
