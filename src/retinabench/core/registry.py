@@ -18,7 +18,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -119,7 +119,7 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
 
 @cache
-def _installed(_: tuple[str, ...]) -> EntryPoints:
+def _installed(_: tuple[str, ...]) -> Any:
     """Return the entry points of all packages on the path. Reading them takes as long as scoring a small file."""
     return entry_points()
 

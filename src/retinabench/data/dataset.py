@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 from retinabench.predictions.check import Check
 from retinabench.predictions.formats import read_table
-from retinabench.predictions.values import combined, in_numpy, is_text
 
 SPLITS = ("train", "validation", "test")
 MODERATE = 2  # the lowest grade that is referable unless a task says otherwise
@@ -70,13 +69,9 @@ class Records:
     @classmethod
     def from_parquet(cls, path: Path) -> Records:
         table = read_table(path)
-        columns = {column.name: combined(table[column.name]) for column in fields(cls)}
-        return cls(
-            **{
-                name: np.array(values.to_pylist(), np.str_) if is_text(values.type) else in_numpy(values)
-                for name, values in columns.items()
-            }
-        )
+        columns = {column.name: table[column.name].to_numpy() for column in fields(cls)}
+        text = {name: values.astype(np.str_) for name, values in columns.items() if values.dtype == object}
+        return cls(**{**columns, **text})
 
 
 def to_parquet(table: pa.Table) -> bytes:

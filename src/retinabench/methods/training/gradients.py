@@ -148,17 +148,12 @@ class Losses:
 
 def describe_batch(labels: Tensor, step: int, batches: Batches, reweight: str) -> BatchInfo:
     """Describe the batch of all processes, of which this one has the labels (B,); all call this together."""
-    size = _scalar(float(len(labels)), labels.device)
+    size = torch.full((), float(len(labels)), device=labels.device)
     if reweight == "minibatch":
         positive, whole = distributed.total(torch.stack([labels.sum(), size]))
         return BatchInfo(step, whole, positive / whole, reweight)
-    share = _scalar(batches.positive_share if reweight == "constant" else torch.nan, labels.device)
-    return BatchInfo(step, distributed.total(size.clone()), share, reweight)
-
-
-@cache
-def _scalar(value: float, device: torch.device) -> Tensor:
-    return torch.full((), value, device=device)
+    share = size.new_full((), batches.positive_share if reweight == "constant" else torch.nan)
+    return BatchInfo(step, distributed.total(size), share, reweight)
 
 
 @cache

@@ -12,16 +12,19 @@ import base64
 import hashlib
 import json
 import math
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.util import cache_from_source
 from itertools import islice
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, FileSystemBytecodeCache, FunctionLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from retinabench.core.results import JsonObject
@@ -98,8 +101,11 @@ def _environment(package: str) -> Environment:
     def load(name: str) -> str | None:
         return _source(package, name) or _source(TOOLKIT, name)
 
+    compiled = os.path.dirname(cache_from_source(__file__))  # where Python keeps compiled modules, if it may
+    keeps = os.access(compiled, os.W_OK) and not sys.dont_write_bytecode
     environment = Environment(
         loader=FunctionLoader(load),
+        bytecode_cache=FileSystemBytecodeCache(compiled) if keeps else None,
         autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
         undefined=StrictUndefined,
         trim_blocks=True,
