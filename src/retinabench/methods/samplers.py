@@ -105,7 +105,7 @@ class NetworkLikelihood:
 class ChainConfig(MethodConfig):
     """gradients: evaluations of the loss of all training images, by all chains together; without a value `optimizer.epochs` says.
 
-    samples: evenly spaced states after the burn-in, and predicted with.
+    samples: evenly spaced states after the burn-in, and predicted with; those of a chain with fewer are repeated.
     """
 
     has_learning_rate = False
@@ -160,7 +160,9 @@ class Chains:
         generator = torch_generator("cpu", run.seed, kind, name, *stream)
         with checkpoint.progress.track(checkpoint.title, budget, unit="steps") as advance:
             kept = torch.cat(chains.SAMPLERS[name](prior, counted, budget, generator, advance))
-        rows = np.linspace(0, len(kept) - 1, min(len(kept), method.samples)).round().astype(int)
+        # Files that are joined, as those of folds, have equally many samples: states of a short chain are repeated.
+        count = method.samples if batches.whole is None else min(len(kept), method.samples)
+        rows = np.linspace(0, len(kept) - 1, count).round().astype(int)
         return CollectedPosterior(model, likelihood, [sample(one) for one in kept[rows]])
 
 
