@@ -30,7 +30,7 @@ def settings(name):
     return {"name": "mclmc", "adjusted": True} if name == "mams" else {"name": name}
 
 
-def draws(name, network, x, y, likelihood, gradients=2000, **optimizer):
+def draws(name, network, x, y, likelihood, gradients=4000, **optimizer):
     """Return the samples (S, P) of a method, as many as it keeps."""
     method = {**settings(name), "gradients": gradients, "samples": gradients}
     run = TrainingRun(method=method, optimizer=Optimizer(l2=L2, augment="none", **optimizer))
@@ -56,6 +56,7 @@ def test_two_weights_of_a_logistic_regression_are_those_of_quadrature(name, opti
     x = random.normal(size=(N, 1)).astype(np.float32)
     y = (random.random(N) < expit(1.5 * x[:, 0] - 1)).astype(np.float32)
     found = draws(name, nn.Linear(1, 1), x, y, Bernoulli(), **optimizer)
+    assert len(found) == 4000  # however few its states are, so that folds can be joined
 
     weight, bias = np.meshgrid(*[np.linspace(-8, 8, 801)] * 2, indexing="ij")
     share = y.mean()
@@ -74,7 +75,7 @@ def test_two_weights_of_a_logistic_regression_are_those_of_quadrature(name, opti
 def test_a_linear_regression_has_the_posterior_of_its_closed_form(name):
     words = [f"method.{key}={value}" for key, value in settings(name).items() if key != "name"]
     posterior, batches = fitted(
-        make_run(settings(name)["name"], "method.gradients=2000", "method.samples=2000", *words)
+        make_run(settings(name)["name"], "method.gradients=4000", "method.samples=4000", *words)
     )
     mean, covariance = truth(batches)
     agree(weights(posterior), mean, np.sqrt(np.diag(covariance)))

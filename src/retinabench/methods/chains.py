@@ -306,6 +306,7 @@ def _microcanonical_start(
 OPTIMISED = 0.3  # of the budget of `mile`, before its chains start
 MEMBERS = (5, 8)  # fewest and most
 RATE = 0.1  # of its optimisation, in stds of the prior
+NETWORK_RATE = 0.02  # where it starts from networks
 
 
 def _mile(prior: Prior, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
@@ -315,7 +316,8 @@ def _mile(prior: Prior, counted: Counted, budget: int, generator: torch.Generato
     """
     members = int(np.clip(budget // 250, *MEMBERS))
     weights = prior.starts(members, generator)
-    steps, rate = int(OPTIMISED * budget) // members, RATE * math.sqrt(prior.variance)
+    rate = RATE * math.sqrt(prior.variance) if prior.start is None else NETWORK_RATE
+    steps = int(OPTIMISED * budget) // members
     optimizer = torch.optim.Adam([weights], lr=rate)
     for number in range(steps):
         optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * number / steps)) / 2

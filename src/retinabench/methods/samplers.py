@@ -6,6 +6,7 @@ Letters: K chains, P trained weights, S posterior samples.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -40,7 +41,7 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
 def tensors(model: nn.Module, weights: Tensor) -> State:
     """Return the trained parameters as views of weights (P,), and copies of the buffers, by name."""
     shapes = {name: p.shape for name, p in trained(model).items()}
-    pieces = weights.split([shape.numel() for shape in shapes.values()])
+    pieces = torch.split(weights, [shape.numel() for shape in shapes.values()])
     cut = {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
     return cut | {name: buffer.clone() for name, buffer in model.named_buffers()}
 
@@ -104,7 +105,7 @@ class NetworkLikelihood:
 class ChainConfig(MethodConfig):
     """gradients: evaluations of the loss of all training images, by all chains together; without a value `optimizer.epochs` says.
 
-    samples: evenly spaced states after the burn-in, and predicted with.
+    samples: evenly spaced states after the burn-in, and predicted with; those of a chain with fewer are repeated.
     """
 
     has_learning_rate = False
@@ -146,23 +147,22 @@ class Chains:
         variance = run.optimizer.prior_variance(len(batches.train))
         if math.isinf(variance):
             raise InputError(f"'{name}' needs a prior on the weights", hint="Set optimizer.l2 above 0.")
-        size, stream, starts, sample = (
-            sum(p.numel() for p in trained(model).values()),
-            (),
-            None,
-            partial(tensors, model),
-        )
-        if batches.whole is not None:
-            density, stream = batches.whole()
+        size = sum(p.numel() for p in trained(model).values())
+        if batches.whole is None:
+            own = NetworkLikelihood(model, batches, run, likelihood, variance)
+            counted, stream = chains.Counted(own), tuple[str, ...]()
+            prior = chains.Prior(size, variance, own.starts)
+            sample: Callable[[Tensor], State] = own.sample
         else:
-            density = own = NetworkLikelihood(model, batches, run, likelihood, variance)
-            starts, sample = own.starts, own.sample
+            density, stream = batches.whole()
+            counted, prior, sample = chains.Counted(density), chains.Prior(size, variance), partial(tensors, model)
         kind = "exact sampler" if name in chains.EXACT else "approximate sampler"
         generator = torch_generator("cpu", run.seed, kind, name, *stream)
-        prior, counted = chains.Prior(size, variance, starts), chains.Counted(density)
         with checkpoint.progress.track(checkpoint.title, budget, unit="steps") as advance:
             kept = torch.cat(chains.SAMPLERS[name](prior, counted, budget, generator, advance))
-        rows = np.linspace(0, len(kept) - 1, min(len(kept), method.samples)).round().astype(int)
+        # Files that are joined, as those of folds, have equally many samples: states of a short chain are repeated.
+        count = method.samples if batches.whole is None else min(len(kept), method.samples)
+        rows = np.linspace(0, len(kept) - 1, count).round().astype(int)
         return CollectedPosterior(model, likelihood, [sample(one) for one in kept[rows]])
 
 
