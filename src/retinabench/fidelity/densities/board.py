@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -17,7 +17,7 @@ from retinabench.reports.toolkit.number_format import TWO_DIGITS
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_text
 
 ORDER: tuple[Verdict, ...] = ("unbiased", "too few draws", "biased")
-Runs = Mapping[str, Sequence[Moments]]
+Runs = dict[str, list[Moments]]
 """By the title of a sampler, a run for each seed."""
 
 

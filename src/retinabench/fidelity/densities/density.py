@@ -19,6 +19,7 @@ import numpy as np
 from scipy.fft import dct
 from scipy.special import expit, ndtr
 
+from retinabench.core.errors import InputError, nearest
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
 from retinabench.fidelity.densities import functions
@@ -88,6 +89,8 @@ def density_names() -> tuple[str, ...]:
 
 @cache
 def find_density(name: str) -> KnownDensity:
+    if name not in density_names():
+        raise InputError(f"unknown density '{name}'", hint=nearest(name, density_names()))
     return dict(zip(density_names(), _MAKERS, strict=True))[name]()
 
 
