@@ -117,7 +117,7 @@ def moments_of(draws: ArrayLike, known: KnownDensity, gradients: float) -> Momen
     every = np.concatenate(values, axis=-1)
     bias, ess = every.mean(axis=(0, 1)), ess_mean(every)
     scores = bias / np.concatenate(unit) / np.sqrt(1 / ess + truth.error**2)
-    p = 2 * stats.t.sf(np.abs(scores), np.maximum(ess - 1, 1))
+    p = np.asarray(2 * stats.t.sf(np.abs(scores), np.maximum(ess - 1, 1)))
     worst, slowest, tests = int(np.lexsort((-np.abs(scores), p))[0]), int(np.argmin(ess)), len(p)
     of_mean, of_variance = np.abs(np.split(bias[: 2 * len(known.labels)], 2))
     return Moments(
