@@ -1,4 +1,4 @@
-"""The runs of the package's samplers on the known densities: python benchmarks/fidelity_densities.py [BUDGET] > FILE, some minutes."""
+"""The runs of the package's samplers on the known densities: python benchmarks/fidelity_densities.py [BUDGET] > src/retinabench/fidelity/targets/samplers.toml, some minutes."""
 
 import json
 import sys

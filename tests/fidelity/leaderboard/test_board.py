@@ -100,7 +100,7 @@ def test_a_board_is_plain_json():
         "x", RankedModel(1.5, rank=1.5, best=1, worst=2), {"agreement": 1.0}, 2, RankedDivision("stated", 100)
     )
     content = FidelityBoards([], [ranked], [Refused(Path("a.npz"), "is a \x07 file")]).to_dict()
-    assert list(content) == ["schema", "tasks", "ranking", "refused"]
+    assert list(content) == ["schema", "tasks", "ranking", "refused", "densities"]
     assert content["ranking"] == [
         {
             "title": "x", "rank": 1.5, "low": None, "high": None, "best": 1, "worst": 2,

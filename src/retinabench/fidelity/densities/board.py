@@ -1,31 +1,27 @@
-"""The board of a known density: draws beside those of the samplers that come with the package (`samplers.toml`)."""
+"""The board of a known density: draws beside those of the samplers that come with the package (`targets/samplers.toml`)."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
 
 import numpy as np
 
 from retinabench.core.results import JsonObject, json_content
 from retinabench.fidelity.densities.density import KnownDensity
 from retinabench.fidelity.densities.moments import Moments, Verdict
+from retinabench.fidelity.targets.target import tables
 from retinabench.reports.toolkit.number_format import TWO_DIGITS
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_text
 
 ORDER: tuple[Verdict, ...] = ("unbiased", "too few draws", "biased")
-Runs = Mapping[str, Sequence[Moments]]
+Runs = dict[str, list[Moments]]
 """By the title of a sampler, a run for each seed."""
 
 
-@cache
 def shipped_runs(name: str) -> Runs:
     """Return the runs of the package's samplers on a density."""
-    file = resources.files("retinabench.fidelity.densities").joinpath("samplers.toml")
-    samplers = tomllib.loads(file.read_text(encoding="utf-8")).get(name, {})
+    samplers = tables("samplers").get(name, {})
     return {title: [Moments(**run) for run in runs] for title, runs in samplers.items()}
 
 

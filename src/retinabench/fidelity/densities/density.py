@@ -8,21 +8,21 @@ in each mode follows.
 from __future__ import annotations
 
 import inspect
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from importlib import resources
 from typing import Any
 
 import numpy as np
 from scipy.fft import dct
 from scipy.special import expit, ndtr
 
+from retinabench.core.errors import InputError, nearest
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
 from retinabench.fidelity.densities import functions
 from retinabench.fidelity.densities.functions import Array, Floats
+from retinabench.fidelity.targets.target import tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class KnownDensity:
     @property
     def about(self) -> JsonObject:
         """Its title, what it decides, how its truth is known, and its text in Stan."""
-        return _texts()[self.name]  # type: ignore[no-any-return]
+        return tables("densities")[self.name]
 
     @property
     def python(self) -> str:
@@ -76,18 +76,14 @@ class KnownDensity:
         return self.slope_of(w, **self.data)
 
 
-@cache
-def _texts() -> JsonObject:
-    file = resources.files("retinabench.fidelity.densities").joinpath("densities.toml")
-    return tomllib.loads(file.read_text(encoding="utf-8"))
-
-
 def density_names() -> tuple[str, ...]:
-    return tuple(_texts())
+    return tuple(tables("densities"))
 
 
 @cache
 def find_density(name: str) -> KnownDensity:
+    if name not in density_names():
+        raise InputError(f"unknown density '{name}'", hint=nearest(name, density_names()))
     return dict(zip(density_names(), _MAKERS, strict=True))[name]()
 
 
@@ -191,7 +187,7 @@ def _logistic_regression() -> KnownDensity:
     x = np.column_stack([np.ones(100), np.rint(noise * 64) / 64])
     logits = x @ np.array([0.5, *np.tile([1.0, -1.0, 0.0, 0.5, -0.5], 2)])
     y = (generator.random(100) < expit(logits)).astype(int)
-    known = {name: np.array(values) for name, values in _texts()["logistic-regression"]["moments"].items()}
+    known = {name: np.array(values) for name, values in tables("densities")["logistic-regression"]["moments"].items()}
     return KnownDensity(
         "logistic-regression", 11, functions.logistic_regression, functions.logistic_regression_slope,
         lambda: Truth(**known, error=4e-4), {"x": x.tolist(), "y": y.tolist(), "prior_std": 2.5},

@@ -6,8 +6,9 @@ Of each quantity q with true mean μ and std σ, draws (K chains of T) give z = 
 
 about the true mean both. In units of its standard error s / √ESS, s the true std of z (1) or of z², ESS the effective sample size for that
 mean, a bias is the `z` of the moment; the true std keeps draws that miss a tail from hiding it. The p-values of all moments, by Student's
-t with ESS - 1 degrees of freedom, are multiplied by their number. Below `LEVEL` the draws are biased. Else they are unbiased as far as
-they can show, unless a moment has fewer than `LEAST` effective draws, or chains, or halves of one, disagree: then they can say nothing.
+t with ESS - 1 degrees of freedom, are multiplied by their number. Below `LEVEL` the draws are biased; moments of fewer than `LEAST` effective
+draws do not count, since of these the ESS itself is unsure. Else the draws are unbiased as far as they can show, unless there are such
+moments, or chains, or halves of one, disagree: then they can say nothing.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def moments_of(draws: ArrayLike, known: KnownDensity, gradients: float) -> Momen
     every = np.concatenate(values, axis=-1)
     bias, ess = every.mean(axis=(0, 1)), ess_mean(every)
     scores = bias / np.concatenate(unit) / np.sqrt(1 / ess + truth.error**2)
-    p = 2 * stats.t.sf(np.abs(scores), np.maximum(ess - 1, 1))
+    p = np.where(ess < LEAST, 1.0, 2 * stats.t.sf(np.abs(scores), np.maximum(ess - 1, 1)))
     worst, slowest, tests = int(np.lexsort((-np.abs(scores), p))[0]), int(np.argmin(ess)), len(p)
     of_mean, of_variance = np.abs(np.split(bias[: 2 * len(known.labels)], 2))
     return Moments(

@@ -116,13 +116,19 @@ def board_of(
 
 
 def densities_in(folders: Sequence[Path]) -> tuple[list[DensityBoard], list[Refused]]:
-    """Return the boards of the known densities of which there are draws below some folders, and the files of other draws."""
-    found: dict[str, list[Path]] = {}
+    """Return the boards of the known densities of which there are draws below some folders, and the files that cannot be used."""
+    found: dict[str, DensityBoard] = {}
+    refused = []
     for file in sorted(file for folder in folders for file in folder.rglob(DRAWS_FILE)):
-        found.setdefault(str(read_meta(file).get("task")), []).append(file)
-    boards = [board_of_draws(found[name], name) for name in density_names() if name in found]
-    other = [file for name, files in found.items() if name not in density_names() for file in files]
-    return boards, [Refused(file, "does not state its density") for file in other]
+        try:
+            one = board_of_draws([file], str(read_meta(file).get("task")))
+        except InputError as error:
+            refused.append(Refused.of(file, error))
+            continue
+        board = found.setdefault(one.known.name, DensityBoard(one.known))
+        for title, runs in one.own.items():
+            board.own.setdefault(title, []).extend(runs)
+    return [found[name] for name in density_names() if name in found], refused
 
 
 def score_tasks(

@@ -82,18 +82,19 @@ class Target(Frozen):
 
 
 @cache
-def _tables() -> dict[str, JsonObject]:
-    file = resources.files("retinabench.fidelity.targets").joinpath("targets.toml")
+def tables(name: str = "targets") -> dict[str, JsonObject]:
+    """Return the tables of a TOML file of this folder."""
+    file = resources.files("retinabench.fidelity.targets").joinpath(f"{name}.toml")
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def __getattr__(name: str) -> Target:
     """Return the target of a table of `targets.toml`: what the registry imports from this module."""
-    if name.startswith("_") or name not in _tables():
+    if name.startswith("_") or name not in tables():
         raise AttributeError(name)
-    return Target(name=name, **_tables()[name])
+    return Target(name=name, **tables()[name])
 
 
 TARGETS: Registry[Target] = Registry(
-    "retinabench.targets", "fidelity target", {name: f"{__name__}:{name}" for name in _tables()}
+    "retinabench.targets", "fidelity target", {name: f"{__name__}:{name}" for name in tables()}
 )
