@@ -26,6 +26,7 @@ CPU = Resources("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
 # Of the fast tests `test_own_networks.py` asks these of a smaller network; what continues with the same bits is reproducible, too.
 ELSEWHERE = ("is_reproducible", "depends_on_the_seed", "continues_after_a_stop", "travels")
+OF_POINTS = ("learns_under_its_likelihoods", "weighs_classes")
 QUICK_LIKELIHOODS = ("map", "mfvi", "laplace", "csghmc", "ivon")  # the others take seconds each
 OVER_WEIGHTS = (
     "map", "fsvi", "vbll", "laplace", "sngp", "swag", "ivon", "vogn", "gaussian_vi", "batch_ensemble", "head_ensemble",
@@ -39,7 +40,7 @@ VARIANTS = [
 
 def is_slow(name, check):
     """Whether a check of a method is left to the slow tests."""
-    return check in ELSEWHERE or (check == "learns_under_its_likelihoods" and name not in QUICK_LIKELIHOODS)
+    return check in ELSEWHERE or (check in OF_POINTS and name not in QUICK_LIKELIHOODS)
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from retinabench.metrics.guarantees.transfer import transfer
 from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import concatenate
 
+pytestmark = pytest.mark.slow
 TRAINING, IN_DOMAIN, SHIFTED = 300, 500, 200  # pictures, two per patient
 STUDIES = 300
 
@@ -64,7 +65,6 @@ def some(rng, predictions, *sizes):
     return [np.isin(predictions.patient_id, patients[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
 
 
-@pytest.mark.slow
 def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):
     """300 deals of 100 and 100 patients at level 5 %: the standard error of that share is 1.3 %.
 
@@ -94,10 +94,10 @@ def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):
 
 
 def test_transfer_screens_every_set(seen):
-    """8 deals of the in-domain patients to 160 validation and 90 test patients, each with a certified threshold."""
+    """20 deals of the in-domain patients to 160 validation and 90 test patients, each with a certified threshold."""
     near, far = seen["in_domain"][0], seen["shifted"][0]
     verdicts = {"in_domain": [], "shifted": []}
-    for study in range(8):
+    for study in range(20):
         validation, test = some(np.random.default_rng([21, study]), near, 160, 90)
         assert (validation | test).all()
         domains = np.full(len(near), "in_domain"), np.full(len(far), "shifted")
@@ -114,4 +114,4 @@ def test_transfer_screens_every_set(seen):
         # The promise is indeed broken there.
         assert found.to_dict()["sets"]["shifted"]["selective_risk"]["value"] > 0.25
     assert all(verdicts["shifted"])
-    assert sum(verdicts["in_domain"]) <= 2  # P(Binomial(8, 0.05) > 2) = 0.6 %
+    assert sum(verdicts["in_domain"]) <= 4  # P(Binomial(20, 0.05) > 4) = 0.3 %

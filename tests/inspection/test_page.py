@@ -173,13 +173,6 @@ def test_where_only_labels_are_known_no_grade_is_shown(folder, tmp_path, capsys)
     assert not [text for text in texts if "grade" in text.lower()]
 
 
-def test_another_seed_shows_other_images(found, tmp_path):
-    for seed in (0, 1):
-        write_inspection(found, tmp_path / str(seed), seed=seed)
-    first, second = ((tmp_path / seed / "sheet-grade-0.png").read_bytes() for seed in ("0", "1"))
-    assert first != second
-
-
 def test_another_process_writes_the_same_bytes_without_torch(folder, written, tmp_path):
     code = (
         "import sys; from retinabench.cli.main import run; "

@@ -226,7 +226,7 @@ def simulated_errors(of, goal, K, studies, seed):
     return errors / studies
 
 
-@pytest.mark.parametrize("strategy", ["uncertainty", "claims"])
+@pytest.mark.parametrize("strategy", ["uncertainty", pytest.param("claims", marks=pytest.mark.slow)])
 def test_the_error_rate_where_answers_decide_which_cell_is_asked(strategy):
     # 50 of 60 right where 51 are claimed: "holds" is wrong. A second claim and the other cells are asked in between, in an
     # order that follows the answers. The error must be the exact one of the cell alone at the level of one of two claims, 97.5 %;

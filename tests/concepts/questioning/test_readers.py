@@ -93,7 +93,13 @@ def test_without_disagreement_nothing_changes():
 
 @pytest.mark.parametrize(
     ("readers", "questions", "schools"),
-    [(5, None, False), (5, 60, False), (8, None, False), (5, None, True), (8, None, True)],
+    [
+        (5, None, False),
+        (5, 60, False),
+        (8, None, False),
+        (8, None, True),
+        pytest.param(5, None, True, marks=pytest.mark.slow),
+    ],
 )
 def test_the_intervals_hold_what_another_panel_says(readers, questions, schools):
     """60 panels, and for each another one of as many readers who read the same images: at most 5 % of each kind of rate may miss.

@@ -289,7 +289,6 @@ def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
     assert shut == [1]
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense"])
-def test_no_cluster_at_an_address_is_one_line(prepared, tmp_path, address):
-    with pytest.raises(InputError, match=f"no Ray cluster at '{address}'"):
-        list(RayEngine(address, device="cpu").compute([Job(small(prepared), tmp_path)]))
+def test_no_cluster_at_an_address_is_one_line(prepared, tmp_path):
+    with pytest.raises(InputError, match=r"no Ray cluster at '127\.0\.0\.1:1'"):
+        list(RayEngine("127.0.0.1:1", device="cpu").compute([Job(small(prepared), tmp_path)]))

@@ -90,7 +90,7 @@ def draw(rng, patients, per="image"):
     return ReferralCases(label, prob > 0.5, uncertainty, patient, weights(patient, per), severe)
 
 
-@pytest.fixture(scope="module", params=["image", "patient-image"])
+@pytest.fixture(scope="module", params=["image", pytest.param("patient-image", marks=pytest.mark.slow)])
 def population(request):
     """The estimand, and a function goal, threshold -> the true risk, from 20,000 patients."""
     cases = draw(np.random.default_rng(99), 20_000, request.param)

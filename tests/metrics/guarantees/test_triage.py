@@ -26,12 +26,13 @@ from support.dependent_images import drawn_with_ties as draw
 GOALS = ["npv=.9", "sensitivity=.8", "ppv=.75"]
 
 
+@pytest.mark.slow
 def test_zones_are_broken_at_most_at_their_level():
-    """10 studies of 250 patients, both zones at 10 % together: the SE of a share of 10 % is 9.5 %."""
+    """15 studies of 250 patients, both zones at 10 % together: the SE of a share of 10 % is 7.7 %."""
     goals = zone_goals(GOALS)
     people, population = draw(np.random.default_rng(99), 15_000)
     broken = certified = 0
-    for study in range(10):
+    for study in range(15):
         cases, prob = draw(np.random.default_rng([8, study]), 250)
         certificates = zone_certificates(cases, prob, goals, 0.1)
         for (side, of), end in zip(goals.items(), certified_ends(cases, prob, certificates), strict=True):
@@ -42,8 +43,8 @@ def test_zones_are_broken_at_most_at_their_level():
             sums = [goal.spec.sums(as_zone, end if side == "negative" else -end) for goal in of]
             risks = [num.sum() / den.sum() for num, den in sums]
             broken += any(risk > goal.max_risk for risk, goal in zip(risks, of, strict=True))
-    assert certified > 5
-    assert broken / 10 <= 0.1 + 2 * 0.095
+    assert certified > 7
+    assert broken / 15 <= 0.1 + 2 * 0.077
 
 
 def test_neither_rows_nor_names_change_the_zones():
