@@ -137,13 +137,15 @@ def train_network(
     concepts, device = data.truth.shape[1], resources.torch_device()
     settings = optimizer.model_copy(update={"select": "last", "reweight": "none"})
     network = build_model(model, seed, outputs=concepts)
+    read: Callable[[Rows], Tensor]
     if model.trained == "head":
         source, mean, std = feature_source(model, data, rows, device, resources.progress)
         batches, extract = Batches(source, rows, rows[:0], settings.batch_size, seed), Extractor(model, device)
 
-        def read(some: Rows) -> Tensor:
-            return torch.from_numpy((extract(data.images(some)) - mean) / std).to(device)
+        def read_features(rows: Rows) -> Tensor:
+            return torch.from_numpy((extract(data.images(rows)) - mean) / std).to(device)
 
+        read = read_features
     else:
         scale: tuple[Sequence[float], Sequence[float]] | None = SCALES.get(model.inputs)
         if model.inputs == "standardised":

@@ -164,9 +164,8 @@ class Examination:
     def _result(self, place: int) -> ConceptResult:
         bins = self.bins[place]
         model, kernel = posterior(bins), {"signal": SIGNAL, "noise": NOISE, "length": LENGTH}
-        curve = AnswerCurve(
-            GRID, model.mean(), np.sqrt(model.variance()), *model.uncertainty(self.reading).tolist(), kernel
-        )
+        minus, plus = model.uncertainty(self.reading).tolist()
+        curve = AnswerCurve(GRID, model.mean(), np.sqrt(model.variance()), minus, plus, kernel)
         without, having = (self.answered.cell(place, sign) for sign in (0, 1))
         return ConceptResult(
             outcomes(bins), bins, self.record.answers(place), curve, rate(having, self.rates), rate(without, self.rates),
