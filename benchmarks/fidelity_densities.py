@@ -7,7 +7,7 @@ from dataclasses import asdict
 from retinabench.fidelity.densities.density import density_names, find_density
 from retinabench.fidelity.densities.moments import moments_of
 from retinabench.fidelity.densities.run import SAMPLERS, sampled
-from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
+from retinabench.fidelity.submissions.entries import entry
 
 budget = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
 print(f"# Written by benchmarks/fidelity_densities.py {budget}: seeds 0, 1 and 2 of each sampler.")
@@ -20,4 +20,4 @@ for name in density_names():
             found = asdict(moments_of(draws, find_density(name), used)).items()
             rounded = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in found}
             runs.append("{ " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in rounded.items()) + " }")
-        print(f"{json.dumps(UNTRAINED_TITLES[method])} = [\n  " + ",\n  ".join(runs) + ",\n]", flush=True)
+        print(f"{json.dumps(entry(method).title)} = [\n  " + ",\n  ".join(runs) + ",\n]", flush=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +14,8 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.fidelity.densities.density import KnownDensity, find_density
 from retinabench.fidelity.densities.draws import write_draws
 from retinabench.fidelity.densities.functions import Floats
-from retinabench.fidelity.submissions.entries import UNTRAINED_TITLES
-from retinabench.fidelity.submissions.untrained.samplers import SAMPLERS, Counted
+from retinabench.fidelity.submissions.entries import entry
+from retinabench.methods.chains import SAMPLERS, Counted, Prior
 
 FEWEST_GRADIENTS = 100
 
@@ -39,14 +37,13 @@ def sampled(name: str, known: KnownDensity, budget: int, seed: int, progress: Pr
         raise InputError(f"a budget of {budget} gradients; needed are at least {FEWEST_GRADIENTS}")
     torch.set_num_threads(1)
     counted = Counted(lambda weights: log_likelihood(known, weights))
-    target: Any = SimpleNamespace(name=known.name, parameters=known.dimension, prior_variance=known.start**2)
     generator = torch_generator("cpu", seed, "density", name, known.name)
     with progress.track(f"{name}, {known.name}", budget, unit="gradients") as advance:
-        kept = SAMPLERS[name](target, counted, budget, generator, advance)
+        kept = SAMPLERS[name](Prior(known.dimension, known.start**2), counted, budget, generator, advance)
     return torch.stack(list(kept), dim=1).numpy().astype(np.float64), counted.used
 
 
 def run_on_density(name: str, density: str, budget: float, seed: int, out: Path, progress: Progress = QUIET) -> Path:
     """Sample a density by an entry, and write its draws; return the file."""
     draws, used = sampled(name, find_density(density), int(budget), seed, progress)
-    return write_draws(out, draws, density, UNTRAINED_TITLES[name], seed, used)
+    return write_draws(out, draws, density, entry(name).title, seed, used)
