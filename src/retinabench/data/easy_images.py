@@ -30,7 +30,7 @@ def write_easy_data(
     files = [{"image_id": str(name), "source": str(name), "status": "ok"} for name in records.image_id]
     write_bytes(folder / "files.parquet", to_parquet(pa.Table.from_pylist(files, SCHEMA)))
     write_json(folder / "prepare.json", {})
-    complete(folder, records, [shard], {"preprocess": "none"}, name="patches", size=size)
+    complete(folder, records, [shard], {"preprocess": "none"}, name="patches", size=size, checked=False)
     return folder
 
 
