@@ -11,6 +11,7 @@ import pytest
 
 from cli.test_main import NO_TORCH, one_line
 from retinabench.cli.main import run
+from retinabench.fidelity.densities.density import density_names
 from retinabench.fidelity.leaderboard import files
 from retinabench.fidelity.reference.reference_file import Reference, ReferenceAbout, write_reference
 from retinabench.fidelity.submissions.entries import entries
@@ -57,7 +58,7 @@ def test_tasks_are_listed_and_defined(capsys):
     assert all(name in told or len(name) > 15 for name in (*TARGETS, *entries())), whole
     assert run(["fidelity", "tasks", "--json", "-"]) == 0
     defined = json.loads(capsys.readouterr().out)
-    assert list(defined) == list(TARGETS)
+    assert list(defined) == [*TARGETS, *density_names()]
     assert defined["fundus"] == TARGETS["fundus"].model_dump(mode="json")
 
 

@@ -159,7 +159,7 @@ def test_the_moments_of_the_logistic_regression_are_those_of_independent_importa
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"gaussian-correlated", "logistic-regression"}])
 def test_exact_draws_are_called_unbiased(name):
-    """At the level of 1 %, 1,000 independent draws: in at least 95 % of 40 seeds."""
+    """At the level of .1 %, 1,000 independent draws: in at least 95 % of 40 seeds."""
     known = find_density(name)
     found = [moments_of(exact(name, 1000, np.random.default_rng(seed)), known, 1000) for seed in range(40)]
     assert sum(one.verdict == "unbiased" for one in found) >= 38

@@ -155,8 +155,6 @@ def test_nothing_eligible_and_wrong_input():
         clustered_proportion([0, 1], [1, 1, 1], [1, 2])
     with pytest.raises(InputError, match="zeros and ones"):
         two_by_two([0, 3], [0, 1])
-    with pytest.raises(InputError, match="1 decisions for 2 labels"):
-        two_by_two([0, 1], [1])
     with pytest.raises(InputError, match="2 finite numbers"):
         operating_points([0, 1], [0.2, np.nan])
 

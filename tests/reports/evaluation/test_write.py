@@ -178,7 +178,7 @@ def test_comparison_shows_both_values_and_the_signed_difference(people):
     form = Quantity(nll.difference, nll.low, nll.high).form()
     assert f" {form(nll.a)} " in text
     assert ("+" if nll.difference > 0 else "−") + form(abs(nll.difference)) in text
-    assert text.count("auroc") == len(found.sets)
+    assert text.count(" auroc  ") == len(found.sets)
 
 
 pytestmark = pytest.mark.usefixtures("undrawn")

@@ -27,7 +27,7 @@ from retinabench.fidelity.densities.density import KnownDensity
 from retinabench.fidelity.densities.functions import Floats
 from retinabench.fidelity.reference.convergence import POWER_80, THRESHOLDS, ess_bulk, ess_mean, rank_rhat
 
-LEVEL = 0.01
+LEVEL = 0.001
 LEAST = 100  # effective draws of every moment
 FEWEST = 8  # draws of a chain
 
