@@ -35,6 +35,7 @@ from real import EVERYWHERE, METHODS, POOLED, REPEATS, TTA, cells, division_of, 
 
 from retinabench.core.files import atomic_write, write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator
+from retinabench.core.results import json_content
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS
 from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
@@ -408,7 +409,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         for method in study.found
     }
-    write_json(options.out / "findings.json", content)
+    write_json(options.out / "findings.json", json_content(content))
     write_tables(study, options.tables)
 
 
