@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import sensitivity_of, specificity_of
-from retinabench.metrics.weighted_images import Floats, Weighted
+from retinabench.metrics.weighted_images import Weighted
 
 
 def balanced_accuracy_of(w: Weighted) -> Floats:
