@@ -41,9 +41,9 @@ def draws(name, network, x, y, likelihood, gradients=4000, **optimizer):
 
 
 def agree(found, mean, std):
-    """The errors of some hundred independent draws: .15 stds of the mean and 12 % of the std, at seed 0."""
-    assert (np.abs(found.mean(axis=0) - mean) < 0.15 * std).all()
-    assert (np.abs(found.std(axis=0) / std - 1) < 0.12).all()
+    """Four standard errors of 150 independent draws. The seed is 0, but the order of a sum, as of other threads, makes another chain."""
+    assert (np.abs(found.mean(axis=0) - mean) < 4 / 150**0.5 * std).all()
+    assert (np.abs(found.std(axis=0) / std - 1) < 4 / 300**0.5).all()
 
 
 @pytest.mark.parametrize(
