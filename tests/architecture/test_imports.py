@@ -192,7 +192,7 @@ def test_scoring_a_csv_imports_no_heavy_library_and_no_entry(tmp_path):
 
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
-    "cli": 3_074, "concepts": 5_814, "core": 1_734, "data": 6_765, "experiments": 7_561, "fidelity": 7_995, "inspection": 1_216,
+    "cli": 3_074, "concepts": 5_814, "core": 1_734, "data": 6_765, "experiments": 7_561, "fidelity": 8_010, "inspection": 1_216,
     "integrations": 755, "methods": 7_415, "metrics": 13_426, "models": 2_810, "predictions": 2_828, "reports": 8_416,
 }  # fmt: skip
 TESTS, TOOLS = 44_515, 8_695

@@ -231,6 +231,7 @@ def test_draws_are_scored_listed_and_shown_by_the_commands(tmp_path, capsys):
     assert run(["fidelity", "run", "nuts", "--task", "gaussian", "--budget", "600", "--out", str(out), "--quiet"]) == 0
     assert run(["fidelity", "board", str(out), "--out", str(tmp_path / "board")]) == 0
     page = (tmp_path / "board" / "index.html").read_text()
+    assert "Neal&#39;s funnel: no bias of exact [mine] is seen" in page
     assert "exact [mine]: unbiased as far as" in page
     assert "Gaussian of condition 1e4, independent" in page
     assert {one["density"] for one in json.loads((tmp_path / "board" / "board.json").read_text())["densities"]} == {

@@ -15,6 +15,11 @@ from retinabench.reports.toolkit.number_format import TWO_DIGITS
 from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_text
 
 ORDER: tuple[Verdict, ...] = ("unbiased", "too few draws", "biased")
+VERDICTS = (
+    "no bias of {} is seen",
+    "too few draws of {} to tell a bias",
+    "the draws of {} are biased",
+)  # in this order
 Runs = dict[str, list[Moments]]
 """By the title of a sampler, a run for each seed."""
 
@@ -40,6 +45,12 @@ class DensityBoard:
             for title, runs in self.own.items()
             for number, one in enumerate(runs, 1)
         ]
+
+    @property
+    def findings(self) -> list[str]:
+        """The verdict on each sampler of one's own, of several seeds the worst."""
+        density = self.known.about["title"]
+        return [f"{density}: {VERDICTS[_worst(runs)[0]].format(title)}" for title, runs in self.own.items()]
 
     def table(self) -> Table:
         """Return the board as a table, unbiased samplers first, then by effective draws per gradient; the conclusions are below it."""

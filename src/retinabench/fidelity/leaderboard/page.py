@@ -207,7 +207,8 @@ def page(board: FidelityBoards) -> str:
     """Return the page: self-contained, everything that comes from files escaped."""
     names = [task.target.name for task in board.tasks]
     sections = [_section(task, alone=names.count(task.target.name) == 1) for task in board.tasks]
-    first, *others = leads(board) or ["How close do approximate posteriors come to that of Hamiltonian Monte Carlo?"]
+    found = leads(board) or [finding for one in board.densities for finding in one.findings]
+    first, *others = found or ["How close do approximate posteriors come to that of Hamiltonian Monte Carlo?"]
     context = {
         "title": first.removesuffix("."),
         "leads": others,
