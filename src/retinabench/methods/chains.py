@@ -159,7 +159,7 @@ class _Chain:
         trace, self.counted.trace = self.counted.trace, None
         if (scale := scale_of(trace or [], self.prior.variance)) is None:
             return
-        widest = self.prior.variance / float(scale.max()) ** 2  # the posterior is no wider than the prior
+        widest = self.prior.variance / float(scale.max()) ** 2  # the prior bounds the width of the posterior
         self.period = min(max(1.0, float(_later(trace or []).div(scale).var(dim=0).max())), widest)
         self.state = hmc.start(Scaled(self.counted, self.prior.variance, scale), self.weights / scale)
         self.scale, self.prior_variance = scale, FLAT

@@ -32,7 +32,7 @@ def log_likelihood(known: KnownDensity, weights: Tensor) -> tuple[Tensor, Tensor
 def sampled(name: str, known: KnownDensity, budget: int, seed: int, progress: Progress = QUIET) -> tuple[Floats, int]:
     """Return the draws (K, T, P) of an entry after burn-in, and the evaluations that all its chains took."""
     if name not in SAMPLERS:
-        raise InputError(f"'{name}' is no sampler of densities", hint=nearest(name, list(SAMPLERS)))
+        raise InputError(f"'{name}' cannot sample a density", hint=nearest(name, list(SAMPLERS)))
     if budget < FEWEST_GRADIENTS:
         raise InputError(f"a budget of {budget} gradients; needed are at least {FEWEST_GRADIENTS}")
     torch.set_num_threads(1)

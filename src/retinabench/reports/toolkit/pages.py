@@ -48,7 +48,7 @@ ROWS = (
     "Referable images called healthy and not read", "Severe ones",
 )  # fmt: skip
 THOUSAND = NumberFormat(0, scale=1000)
-Thumbnails = Callable[[str], str]  # image_id -> data URI, empty where there is no thumbnail.
+Thumbnails = Callable[[str], str]  # image_id -> data URI; empty without a thumbnail
 
 
 @dataclass(frozen=True)
