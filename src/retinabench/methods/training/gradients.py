@@ -148,18 +148,26 @@ class Losses:
 
 def describe_batch(labels: Tensor, step: int, batches: Batches, reweight: str) -> BatchInfo:
     """Describe the batch of all processes, of which this one has the labels (B,); all call this together."""
-    size = torch.full((), float(len(labels)), device=labels.device)
+    size = _scalar(float(len(labels)), labels.device)
     if reweight == "minibatch":
         positive, whole = distributed.total(torch.stack([labels.sum(), size]))
         return BatchInfo(step, whole, positive / whole, reweight)
-    share = size.new_full((), batches.positive_share if reweight == "constant" else torch.nan)
-    return BatchInfo(step, distributed.total(size), share, reweight)
+    if distributed.current().count > 1:
+        size = distributed.total(size.clone())
+    share = _scalar(batches.positive_share if reweight == "constant" else math.nan, labels.device)
+    return BatchInfo(step, size, share, reweight)
+
+
+@cache
+def _scalar(value: float, device: torch.device) -> Tensor:
+    """Return a scalar float that every step reads and none changes: to make one costs as much as a small layer."""
+    return torch.full((), value, device=device)
 
 
 @cache
 def _share(part: int, batch: int, device: torch.device) -> float:
     """Return the share of a part of a batch as the device divides, which may be just below 1 for the whole."""
-    return float(part / torch.full((), float(batch), device=device))
+    return float(part / _scalar(float(batch), device))
 
 
 def gradients(
@@ -185,8 +193,9 @@ def gradients(
         parts = max(min(accumulate, max(1, size // 2)), -(-size // most))
         parts = min(parts, max(1, size // least))
         result: Terms = []
-        cut = zip(images.tensor_split(parts), labels.tensor_split(parts), strict=True)
-        for some, theirs in cut if parts > 1 else [(images, labels)]:
+        whole = [images], [labels]
+        cut = (images.tensor_split(parts), labels.tensor_split(parts)) if parts > 1 else whole
+        for some, theirs in zip(*cut, strict=True):
             if count := len(theirs):  # of a last batch smaller than the number of processes, some get nothing
                 terms = {
                     name: mean_loss(term.float(), theirs, batch) if term.ndim else term
