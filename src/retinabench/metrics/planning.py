@@ -24,7 +24,7 @@ from retinabench.metrics import sample_sizes
 from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import check_level
 from retinabench.metrics.clinical.screening_table import two_by_two
-from retinabench.metrics.clinical.thresholds import DEFAULT, DecisionThreshold, FrozenThreshold
+from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.sample_sizes import Clusters, intra_patient_correlation
 from retinabench.metrics.weighted_images import EPS, is_positive

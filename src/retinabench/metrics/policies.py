@@ -24,9 +24,8 @@ from retinabench.metrics.clinical.decision_curve import SEVERE
 from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.clinical.screening import Screened
 from retinabench.metrics.clinical.screening_table import rate_shares, reading_calls, referral_shares, share_intervals
-from retinabench.metrics.clinical.thresholds import FrozenThreshold, ReferralRule, referral_rules
+from retinabench.metrics.decisions import FrozenThreshold, ReferralRule, referral_rules, referral_uncertainty
 from retinabench.metrics.proportions import Interval, patient_starts, shares_with_ends
-from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
 

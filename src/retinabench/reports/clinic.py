@@ -20,14 +20,13 @@ from retinabench.metrics.calibration import CalibrationSummary
 from retinabench.metrics.clinical.between_groups import Between
 from retinabench.metrics.clinical.decision_curve import MissedImage
 from retinabench.metrics.clinical.groups import RATES, GroupRate, Subgroup
-from retinabench.metrics.clinical.screening import JudgedTable, SetScreening
-from retinabench.metrics.clinical.screening_report import ScreeningReport
+from retinabench.metrics.clinical.screening import JudgedTable, ScreeningReport, SetScreening
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.planning import StudyPlan
 from retinabench.metrics.policies import PolicyGrid
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.smooth_calibration import SmoothCalibration
-from retinabench.reports.grade_section import grade_section
+from retinabench.reports.evaluation.figures import grade_section
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import (
     BAD,
@@ -43,9 +42,21 @@ from retinabench.reports.toolkit.figures import (
     drawing,
     light_grid,
 )
-from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, NumberFormat, Quantity, percent
 from retinabench.reports.toolkit.pages import explorer, macros
-from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table, to_terminal
+from retinabench.reports.toolkit.tables import (
+    COUNT,
+    PERCENT,
+    TWO_DIGITS,
+    Cell,
+    Column,
+    Emphasis,
+    NumberFormat,
+    Quantity,
+    Row,
+    Table,
+    percent,
+    to_terminal,
+)
 
 AUTHORS = "to be answered by the authors"
 GUIDELINES = {"stard": "STARD", "tripod": "TRIPOD+AI", "claim": "CLAIM"}

@@ -28,7 +28,7 @@ from retinabench.reports.evaluation.evaluation import (
     observed,
     quantities,
 )
-from retinabench.reports.evaluation.verdict import verdict
+from retinabench.reports.evaluation.facts import verdict
 from retinabench.reports.toolkit.figures import OTHERS
 from support.fake_predictions import population, predictions
 

@@ -4,7 +4,8 @@ import numpy as np
 
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, evaluate_methods
-from retinabench.reports.evaluation.examples import MOST_BYTES, SIDE, data_uri, groups
+from retinabench.reports.evaluation.facts import MOST_BYTES, groups
+from retinabench.reports.toolkit.figures import SIDE, data_uri
 
 
 def test_images_lose_their_black_border():

@@ -20,7 +20,7 @@ from retinabench.reports.evaluation import write
 from retinabench.reports.evaluation.evaluation import EvaluationSettings
 from retinabench.reports.evaluation.terminal import comparison_table, scores_table
 from retinabench.reports.evaluation.write import CONTENTS, write_report
-from retinabench.reports.toolkit.number_format import Quantity
+from retinabench.reports.toolkit.tables import Quantity
 from support.fake_predictions import METHODS, population, predictions
 from support.reading_pages import Reader, Written, round_image, without_script
 

@@ -20,7 +20,7 @@ referable (`by_patient`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
+from retinabench.core.results import JsonObject, vars_of
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.proportions import (
@@ -225,3 +226,50 @@ def likelihood_ratios(sensitivity: Interval, specificity: Interval) -> dict[str,
         with np.errstate(divide="ignore"):
             found[name] = Interval(*(ends / (1 - ends)).tolist())
     return found
+
+
+@dataclass(frozen=True)
+class ClinicalGoal:
+    """A clinical goal: the least sensitivity and specificity asked for, and by whom."""
+
+    sensitivity: float
+    specificity: float
+    source: str
+
+
+GOALS = {
+    "nhs": ClinicalGoal(0.85, 0.80, "85 % / 80 % as recommended by the NHS (Leibig et al., Sci Rep 7:17816, 2017)"),
+    "fda_pivotal": ClinicalGoal(0.85, 0.825, "endpoints of the IDx-DR pivotal trial (npj Digit Med 1:39, 2018)"),
+}
+
+
+def judge_goals(
+    label: ArrayLike,
+    positive: ArrayLike,
+    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    *,
+    goals: Mapping[str, ClinicalGoal] = GOALS,
+    exploratory: bool = False,
+) -> dict[str, JsonObject]:
+    """Return, for each goal, whether the estimates meet it and whether the lower bounds do; two different claims.
+
+    Neither is made where the threshold was chosen on the same images (`exploratory`): what it reaches there is optimistic. The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
+    nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
+    Shapes: `label` (N,), `positive` (N,), `cluster` (N,).
+    """
+    shares = rate_shares(binary(label, "label"), binary(positive, "positive"))
+    ids: Any = np.arange(len(shares["sensitivity"][1])) if cluster is None else cluster
+    rates = [clustered_proportion(*shares[name], ids, exact=True) for name in ("sensitivity", "specificity")]
+    found = {"estimate": [one.value for one in rates], "bound": [one.low for one in rates]}
+    return {
+        name: {
+            **vars_of(goal),
+            **found,
+            **{
+                f"{kind}_met": not exploratory and one >= goal.sensitivity and other >= goal.specificity
+                for kind, (one, other) in found.items()
+            },
+            "exploratory": exploratory,
+        }
+        for name, goal in goals.items()
+    }

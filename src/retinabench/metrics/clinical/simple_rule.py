@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from retinabench.core.results import Document
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.screening_table import reading_calls
+from retinabench.metrics.decisions import margin
 from retinabench.metrics.proportions import Interval, clustered_proportion, combined_proportions
-from retinabench.metrics.uncertainty import margin
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject
 from retinabench.metrics.bootstrap import cluster_codes
-from retinabench.metrics.uncertainty import uncertainties
+from retinabench.metrics.decisions import uncertainties
 
 Floats = NDArray[np.float64]
 

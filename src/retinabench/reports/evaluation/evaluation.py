@@ -16,25 +16,25 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check
-from retinabench.metrics import selective
+from retinabench.metrics import classification
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.decisions import binary_entropy, referral_uncertainty
+from retinabench.metrics.image_sets import SET_LABELS, kept_columns
 from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
-from retinabench.metrics.paired import Methods, PairedSet, Subsets, check_seeds, seeds_of
+from retinabench.metrics.paired import Methods, PairedSet
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue, referred_scores
 from retinabench.metrics.rejection import Rejections, compare_uncertainties
-from retinabench.metrics.replicates import kept_columns
 from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
-from retinabench.metrics.uncertainty import binary_entropy, referral_uncertainty
 from retinabench.metrics.weighted_images import Cases, Weighted, is_positive
 from retinabench.predictions.columns import DOMAINS
+from retinabench.predictions.several import Subsets, check_seeds, seeds_of
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.figures import OTHERS, Mark, mark
-from retinabench.reports.toolkit.number_format import Place, Quantity
+from retinabench.reports.toolkit.tables import Place, Quantity
 
 SETS = ("in_domain", "shifted", "joint")  # The sets that the report shows; labels are in `metrics.sets`.
 METRICS = ("accuracy", "auroc", "nll")
@@ -235,7 +235,7 @@ class Evaluation:
 
     @property
     def replicated(self) -> tuple[str, ...]:
-        return *selective.referred_names(self.settings.referred), *BASIC
+        return *classification.referred_names(self.settings.referred), *BASIC
 
     def at(self, name: str) -> str:
         return f"{name}_at_{100 * self.settings.referred:g}"
@@ -453,7 +453,7 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
     own = dict(zip(found.replicated, quantities(methods, wholes, values, replicates), strict=True))
     # The scores of other rules come from `score` alone, without intervals.
     if found.settings.rules != "corrected":
-        own = {key: own[key] for key in selective.referred_names(found.settings.referred)}
+        own = {key: own[key] for key in classification.referred_names(found.settings.referred)}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
     for key in {key for block in blocks for key in block}:

@@ -1,30 +1,156 @@
-"""The probability from which an image is called referable, and the rule by which it is referred.
+"""From a prediction to decisions: the uncertainty that orders referral, the thresholds of calling and referring, and the same for patients.
 
-An image is positive where its probability is at least the threshold. The default, 0.5, keeps the rule of the papers:
-positive where the probability is above 0.5.
+With p_s the probability of posterior sample s, p = mean_s p_s, and H(p) = -p ln p - (1-p) ln(1-p) the entropy of a yes/no answer, the uncertainties of an
+image are, in nats:
 
-The rule everywhere is "positive iff prob >= threshold". Nothing is interpolated: every operating point
-is reached by a threshold.
+| name | formula | misleads when |
+|---|---|---|
+| `total` (default) | H(p) | compared with max probability or sqrt(p(1-p)): the ranking is the same |
+| `aleatoric` | mean_s H(p_s) | the samples agree for the wrong reason |
+| `epistemic` | total - aleatoric | there is one sample: it is 0 and the referral random |
+| `variance` | mean_s (p_s - p)^2, unitless | as epistemic |
+| `max_probability` | 1 - max(p, 1-p), unitless | as total |
+| `margin` | exp(-abs(logit p - logit t)), t the decision threshold | t is not the cost of a false alarm over that of a miss |
+| `own` | the file's column `uncertainty`, any scale | its sign is turned: the largest is referred first |
+| NAME | the file's column `uncertainty_NAME`, any scale | as own |
+
+Total, the maximum probability and the standard deviation sqrt(p(1-p)) are one ranking: they all order images by
+|p - 1/2|, also where the decision is made at another threshold t; the margin is largest at t, where the model's decision
+changes (at t = 1/2 it is that same ranking). Only epistemic, aleatoric and variance depend on how the samples
+differ, which needs more than one of them.
+
+An image is positive where its probability is at least the threshold; the default, 0.5, keeps the rule of the papers: above 0.5. Nothing is interpolated:
+every operating point is reached by a threshold.
+
+Source: Depeweg et al., ICML 2018; Filos et al. 2019; Band et al. 2021 (Retina Benchmark), equations 1 and 2.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlog1py, xlogy
 
-from retinabench.core.errors import InputError
-from retinabench.core.results import JsonObject, number_text, vars_of
+from retinabench.core.errors import InputError, nearest
+from retinabench.core.results import JsonObject, number_text
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.clinical.screening_table import rate_shares
-from retinabench.metrics.proportions import binary, clustered_proportion, finite_or_none
-from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.proportions import binary, finite_or_none
+from retinabench.metrics.weighted_images import EPS, is_positive
 from retinabench.predictions.table import Predictions
+
+DIGITS = 12
+
+
+def binary_entropy(p: ArrayLike) -> Floats:
+    """H(p) = -p ln p - (1-p) ln(1-p) in nats, any shape; 0 ln 0 = 0, nothing is clipped. At most ln 2 = 0.6931."""
+    p = np.asarray(p, np.float64)
+    return np.asarray(-(xlogy(p, p) + xlog1py(1 - p, -p)))
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Per image, all (N,): predictive mean, and its uncertainties (nats; `variance` and `max_probability` unitless)."""
+
+    mean: Floats
+    total: Floats
+    aleatoric: Floats
+    epistemic: Floats
+    variance: Floats
+    max_probability: Floats
+
+
+def decompose(probs: ArrayLike) -> Uncertainty:
+    """Split the uncertainty of (N, S) or (N,) probabilities; formulas at the top of this file.
+
+    `variance` is the population variance (ddof 0); `max_probability` is 1 - max(p, 1-p), in [0, 1/2]. Epistemic is
+    never clipped: with equal samples it is 0 up to rounding, which can be negative by 1e-16.
+    """
+    probs = np.asarray(probs, np.float64)
+    samples = probs[:, None] if probs.ndim == 1 else probs
+    mean = samples.mean(axis=1)
+    total, aleatoric = binary_entropy(mean), binary_entropy(samples).mean(axis=1)
+    return Uncertainty(mean, total, aleatoric, total - aleatoric, samples.var(axis=1), 1 - np.maximum(mean, 1 - mean))
+
+
+def margin(prob: ArrayLike, threshold: float) -> Floats:
+    """Return how near probabilities are to the decision threshold: exp(-|logit p - logit t|).
+
+    That is the odds of the one over the odds of the other, the smaller over the larger. The threshold is clipped to
+    [1e-15, 1 - 1e-15].
+    Shapes: `prob` (N,), returns (N,).
+    """
+    p, t = np.asarray(prob, np.float64), min(max(threshold, EPS), 1 - EPS)
+    with np.errstate(divide="ignore", over="ignore"):
+        ratio = p / (1 - p) * ((1 - t) / t)
+        return np.minimum(ratio, 1 / ratio)
+
+
+UNCERTAINTIES = ("total", "epistemic", "aleatoric", "variance", "max_probability", "margin")
+
+
+def referral_uncertainty(
+    predictions: Predictions, name: str = "auto", *, exact: bool = False, threshold: float = 0.5
+) -> tuple[Floats, str]:
+    """Return the values that order the referral, the largest first, and the name of what they are.
+
+    Of several names, separated by commas, the first one orders. Computed values keep 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7 are equally
+    uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ in the 16th digit, and
+    an order made of rounding errors would look like information. A user's own column is taken as it is.
+    Shapes: returns (N,).
+    """
+    name = name.partition(",")[0]
+    if name == "auto":
+        # The entropy is largest at one half, and says little about decisions at another threshold.
+        name = ("total" if threshold == 0.5 else "margin") if predictions.uncertainty is None else "own"
+    if name == "own":
+        if predictions.uncertainty is None:
+            raise InputError(
+                "is missing",
+                file=predictions.source,
+                column="uncertainty",
+                hint=f"Add the column, or choose one of: {', '.join(UNCERTAINTIES)}.",
+            )
+        return np.asarray(predictions.uncertainty, np.float64), name
+    if name in predictions.uncertainties:
+        return np.asarray(predictions.uncertainties[name], np.float64), name
+    if name not in UNCERTAINTIES:
+        valid = ("auto", "own", *UNCERTAINTIES, *predictions.uncertainties)
+        raise InputError(f"unknown uncertainty '{name}'", hint=nearest(name, valid))
+    if name == "margin":
+        values = margin(predictions.prob, threshold)
+        return values if exact else significant(values), name
+    if name in ("total", "max_probability"):  # of the mean alone
+        mean = predictions.prob
+        values = scale = binary_entropy(mean) if name == "total" else 1 - np.maximum(mean, 1 - mean)
+    else:
+        parts = decompose(predictions.probs)
+        values = getattr(parts, name)
+        scale = parts.total if name == "epistemic" else values
+    return values if exact else significant(values, scale), name
+
+
+def significant(values: Floats, scale: Floats | None = None) -> Floats:
+    """Keep `DIGITS` digits of each value (N,), counted from the first digit of its scale."""
+    scale = values if scale is None else scale
+    with np.errstate(divide="ignore"):
+        place = np.where(scale > 0, np.floor(np.log10(scale)), 0.0)
+    unit = 10.0 ** np.maximum(place - DIGITS + 1, -300)
+    return np.asarray(np.round(values / unit) * unit + 0.0)
+
+
+def uncertainties(values: ArrayLike, n: int) -> Floats:
+    u = np.asarray(values, np.float64)
+    if u.shape != (n,) or not np.isfinite(u).all():
+        raise InputError(f"needed are {n} finite numbers, one per image", column="uncertainty")
+    return u
+
 
 Rule = Literal["value", "youden", "sensitivity", "specificity"]
 Split = Literal["", "validation", "test"]
@@ -55,53 +181,6 @@ def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats,
         # Counted, not subtracted: 1 - 0.2 is not 0.8 to the last bit, and a goal of 0.8 would be missed.
         specificity = np.append(negatives, negatives - (said - tp)) / np.float64(negatives)
     return np.append(np.inf, ranked[last]), sensitivity, specificity
-
-
-@dataclass(frozen=True)
-class ClinicalGoal:
-    """A clinical goal: the least sensitivity and specificity asked for, and by whom."""
-
-    sensitivity: float
-    specificity: float
-    source: str
-
-
-GOALS = {
-    "nhs": ClinicalGoal(0.85, 0.80, "85 % / 80 % as recommended by the NHS (Leibig et al., Sci Rep 7:17816, 2017)"),
-    "fda_pivotal": ClinicalGoal(0.85, 0.825, "endpoints of the IDx-DR pivotal trial (npj Digit Med 1:39, 2018)"),
-}
-
-
-def judge_goals(
-    label: ArrayLike,
-    positive: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
-    *,
-    goals: Mapping[str, ClinicalGoal] = GOALS,
-    exploratory: bool = False,
-) -> dict[str, JsonObject]:
-    """Return, for each goal, whether the estimates meet it and whether the lower bounds do; two different claims.
-
-    Neither is made where the threshold was chosen on the same images (`exploratory`): what it reaches there is optimistic. The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
-    nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
-    Shapes: `label` (N,), `positive` (N,), `cluster` (N,).
-    """
-    shares = rate_shares(binary(label, "label"), binary(positive, "positive"))
-    ids: Any = np.arange(len(shares["sensitivity"][1])) if cluster is None else cluster
-    rates = [clustered_proportion(*shares[name], ids, exact=True) for name in ("sensitivity", "specificity")]
-    found = {"estimate": [one.value for one in rates], "bound": [one.low for one in rates]}
-    return {
-        name: {
-            **vars_of(goal),
-            **found,
-            **{
-                f"{kind}_met": not exploratory and one >= goal.sensitivity and other >= goal.specificity
-                for kind, (one, other) in found.items()
-            },
-            "exploratory": exploratory,
-        }
-        for name, goal in goals.items()
-    }
 
 
 @dataclass(frozen=True)
@@ -330,3 +409,80 @@ def referral_rules(
     places = [math.floor(rate * len(values) + 1e-9) for rate in rates]
     limits = [float(values[most]) if most < len(values) else -math.inf for most in places]
     return [ReferralRule(limit, name, rate, split, len(values)) for limit, rate in zip(limits, rates, strict=True)]
+
+
+def worst_images(codes: NDArray[np.intp], prob: Floats) -> NDArray[np.intp]:
+    """Return the image with the largest probability of each patient, the first of equals; `codes`, `prob` (N,) -> (P,)."""
+    order = np.lexsort((-prob, codes))
+    return order[np.flatnonzero(np.append(True, np.diff(codes[order]) > 0))]
+
+
+def patient_uncertainty(codes: NDArray[np.intp], called: Bools, uncertainty: Floats) -> Floats:
+    """Return the uncertainty of each patient; `codes`, `called`, `uncertainty` (N,) -> (P,).
+
+    A patient is diseased if one image is, and called referable if one image is. With the uncertainty u of the images, the model
+    decides for the patient alone, at a threshold t, where it calls an image with u <= t referable, or where u <= t for all images.
+    Both say u_patient <= t for
+
+        u_patient = the least u of the images called referable; where there is none, the largest u of all images,
+
+    so that every score, curve and certificate of images is also one of patients, with this uncertainty. The probability is that of
+    the image with the largest one: the pivotal trial of IDx-DR judged participants by "at least one eye".
+
+    References:
+        Abramoff et al., Pivotal trial of an autonomous AI-based diagnostic system, npj Digit. Med. 1:39 (2018).
+    """
+    largest, least = np.full(codes.max() + 1, -np.inf), np.full(codes.max() + 1, np.inf)
+    np.maximum.at(largest, codes, uncertainty)
+    np.minimum.at(least, codes[called], uncertainty[called])
+    return np.where(np.bincount(codes, called) > 0, least, largest)
+
+
+def by_patient(
+    predictions: Predictions, uncertainty: str = "auto", threshold: DecisionThreshold | float | str = DEFAULT
+) -> Predictions:
+    """Return one row per patient, domain and split, with `uncertainty` as its own; a threshold that is to be chosen, is chosen for patients.
+
+    Args:
+        predictions: Predictions with the patient of every image.
+        uncertainty: What orders the referral of images, as in `score`.
+        threshold: From which probability on the model calls an image referable; see `DecisionThreshold`.
+
+    Returns:
+        The patients: label and grade are the worst, the other columns those of the image with the largest probability.
+
+    Raises:
+        InputError: The predictions lack patients, or the uncertainty that is asked for.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> images = rb.Predictions(["a", "b", "c"], [0, 1, 0], [0.4, 0.9, 0.2], patient_id=["p", "p", "q"])
+        >>> patients = rb.by_patient(images, "margin")
+        >>> patients.image_id.tolist(), patients.label.tolist(), patients.uncertainty.round(3).tolist()
+        (['p', 'q'], [1, 0], [0.111, 0.25])
+    """
+    if predictions.patient_id is None:
+        hint = "Add the patient of every image."
+        raise InputError("is missing", file=predictions.source, column="patient_id", hint=hint)
+    parts = np.stack([predictions.domain == "shifted", predictions.split == "validation"])
+    codes, _ = cluster_codes(cluster_codes(predictions.patient_id)[0] * 4 + parts[0] * 2 + parts[1])
+    rows = worst_images(codes, predictions.prob)
+    label, grade = np.zeros(len(rows), np.int8), None
+    np.maximum.at(label, codes, predictions.label)
+    if predictions.grade is not None:
+        grade = np.full(len(rows), -1, np.int8)
+        np.maximum.at(grade, codes, predictions.grade)
+        grade[np.bincount(codes, predictions.grade < 0) > 0] = -1
+    worst = predictions.take(rows)
+    name = worst.patient_id
+    assert name is not None
+    twice = np.bincount(cluster_codes(name)[0])[cluster_codes(name)[0]] > 1  # in several domains or splits
+    part = np.char.add(np.char.add(worst.domain, " "), worst.split)
+    patients = replace(
+        worst, image_id=np.where(twice, np.char.add(np.char.add(name, ", "), part), name), label=label, grade=grade,
+        metadata={**worst.metadata, "rows": "patients"},
+        notes=(*predictions.notes, "one row per patient (any eye)"),
+    )  # fmt: skip
+    cut = DecisionThreshold.parse(threshold).freeze(patients).value
+    values, _ = referral_uncertainty(predictions, uncertainty, threshold=cut)
+    return replace(patients, uncertainty=patient_uncertainty(codes, is_positive(predictions.prob, cut), values))
