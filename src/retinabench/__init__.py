@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
     from retinabench.metrics.decisions import by_patient
     from retinabench.metrics.estimator import evaluate
-    from retinabench.metrics.grade_sets import grade_sets
+    from retinabench.metrics.grades import grade_sets
     from retinabench.metrics.guarantees.goals import Per
     from retinabench.metrics.guarantees.threshold import Realised
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
@@ -109,7 +109,7 @@ _MODULES = {
     "compare": "metrics.comparison",
     "evaluate": "metrics.estimator",
     "evaluate_torch": "integrations.pytorch",
-    "grade_sets": "metrics.grade_sets",
+    "grade_sets": "metrics.grades",
     "load_task": "data.tasks",
     "monitor": "metrics.monitoring",
     "plan": "metrics.planning",

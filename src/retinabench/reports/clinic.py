@@ -17,9 +17,8 @@ from rich.text import Text
 
 from retinabench.core.files import write_bytes, write_json
 from retinabench.metrics.calibration import CalibrationSummary
-from retinabench.metrics.clinical.between_groups import Between
 from retinabench.metrics.clinical.decision_curve import MissedImage
-from retinabench.metrics.clinical.groups import RATES, GroupRate, Subgroup
+from retinabench.metrics.clinical.groups import RATES, Between, GroupRate, Subgroup
 from retinabench.metrics.clinical.screening import JudgedTable, ScreeningReport, SetScreening
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.planning import StudyPlan

@@ -30,7 +30,9 @@ from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
     DecisionCurve,
     Missed,
+    SimpleRule,
     Workload,
+    best_simple_rule,
     missed_disease,
     net_benefit,
     workload,
@@ -52,7 +54,6 @@ from retinabench.metrics.clinical.screening_table import (
     share_interval,
     two_by_two,
 )
-from retinabench.metrics.clinical.simple_rule import SimpleRule, best_simple_rule
 from retinabench.metrics.decisions import (
     DEFAULT,
     DecisionThreshold,
