@@ -62,7 +62,7 @@ def test_a_second_report_is_the_same_page_without_the_replicates_of_its_curves(t
         return (tmp_path / "out" / "index.html").read_bytes()
 
     first = page()
-    monkeypatch.setattr(evaluation, "AllCurves", None)
+    monkeypatch.setattr(evaluation, "all_curves", None)
     assert page() == first
 
 

@@ -42,7 +42,7 @@ from retinabench.core.results import JsonObject, number_text
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.proportions import binary, finite_or_none
-from retinabench.metrics.weighted_images import EPS, is_positive
+from retinabench.metrics.weighted_images import EPS, RankedImages, is_positive
 from retinabench.predictions.table import Predictions
 
 DIGITS = 12
@@ -171,16 +171,11 @@ def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats,
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     if p.shape != y.shape or not np.isfinite(p).all():
         raise InputError(f"needed are {len(y)} finite numbers, one per label", column="prob")
-    order = np.argsort(-p, kind="stable")
-    ranked = p[order]
-    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # the end of every block of equal values
-    tp, said = np.cumsum(y[order])[last], last + 1
-    positives, negatives = int(y.sum()), int((~y).sum())
+    ranking = RankedImages(p)
+    tp, fp = (ranking.cumulate(one.astype(np.float64)) for one in (y, ~y))
     with np.errstate(invalid="ignore"):
-        sensitivity = np.append(0, tp) / np.float64(positives)
         # Counted, not subtracted: 1 - 0.2 is not 0.8 to the last bit, and a goal of 0.8 would be missed.
-        specificity = np.append(negatives, negatives - (said - tp)) / np.float64(negatives)
-    return np.append(np.inf, ranked[last]), sensitivity, specificity
+        return np.append(np.inf, ranking.values), tp / np.sum(y), (np.sum(~y) - fp) / np.sum(~y)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.weighted_images import Cases, Index, Weighted
 from retinabench.predictions.table import Predictions
 
+VARIABLE = "RETINABENCH_CACHE"
+MOST_BYTES = 200_000_000  # of all files; a predictions file of two domains takes about one megabyte
 SET_LABELS = {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint", "balanced": "Balanced"}
 """The sets by their key in files, with what tables and figures call them; see `docs/scores.md`."""
 SETS = tuple(SET_LABELS)
@@ -138,20 +140,6 @@ def inversion_notes(name: str, auroc: float, high: float) -> list[str]:
         f"WARNING: labels or probabilities look inverted: {SET_LABELS[name]} AUROC {auroc:.2f} is far below 0.5. Label 1 "
         "and prob 1 mean referable"
     ]
-
-
-def uncertainty_inversion_notes(name: str, failure_auroc: float, high: float) -> list[str]:
-    """Return a note that a file's own uncertainty looks inverted, or none; none without an interval."""
-    if not (failure_auroc < 0.4 and high < 0.5):
-        return []
-    return [
-        f"WARNING: the column 'uncertainty' looks inverted: {SET_LABELS[name]} failure AUROC {failure_auroc:.2f} is far below "
-        "0.5. Larger values must mean less certain images: a confidence needs its sign changed"
-    ]
-
-
-VARIABLE = "RETINABENCH_CACHE"
-MOST_BYTES = 200_000_000  # of all files; a predictions file of two domains takes about one megabyte
 
 
 def replicates_of(

@@ -25,12 +25,12 @@ from retinabench.metrics.clinical.groups import named_groups
 from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.grades import GradeScores, grade_scores
 from retinabench.metrics.image_sets import (
+    SET_LABELS,
     ImageSet,
     SetEvaluator,
     image_sets,
     inversion_notes,
     replicates_of,
-    uncertainty_inversion_notes,
 )
 from retinabench.metrics.intervals import Ends
 from retinabench.metrics.proportions import Interval
@@ -238,10 +238,6 @@ def _leaks(predictions: Predictions, test: Predictions) -> list[str]:
     return [f"WARNING: patients {in_both}: {both}. Split by patient"] if both else []
 
 
-def _described(name: str) -> str:
-    return "the file's own column 'uncertainty'" if name == "own" else f"{name.replace('_', ' ')} uncertainty"
-
-
 def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
     notes = []
     for name in ("in_domain", "shifted"):
@@ -249,16 +245,22 @@ def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
         if "auroc" in scores:
             notes += inversion_notes(name, scores["auroc"].value, scores["auroc"].high)
         if ordered_by == "own" and "failure_auroc" in scores:
-            notes += uncertainty_inversion_notes(name, scores["failure_auroc"].value, scores["failure_auroc"].high)
+            value, high = scores["failure_auroc"].value, scores["failure_auroc"].high
+            if value < 0.4 and high < 0.5:
+                notes.append(
+                    f"WARNING: the column 'uncertainty' looks inverted: {SET_LABELS[name]} failure AUROC {value:.2f} is far below "
+                    "0.5. Larger values must mean less certain images: a confidence needs its sign changed"
+                )
     return notes
 
 
 def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -> list[str]:
     notes = [] if cut.note is None else [cut.note]
-    notes.append(f"referral is ordered by: {_described(name)}")
+    described = "the file's own column 'uncertainty'" if name == "own" else f"{name.replace('_', ' ')} uncertainty"
+    notes.append(f"referral is ordered by: {described}")
     if cut.value != DEFAULT and name in ("total", "max_probability"):
         notes.append(
-            f"{_described(name)} is largest at 0.5, not at the threshold; "
+            f"{described} is largest at 0.5, not at the threshold; "
             "--uncertainty margin refers the images nearest to the threshold first"
         )
     if test.patient_id is None:

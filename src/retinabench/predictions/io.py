@@ -227,7 +227,8 @@ def open_parquet(path: Path) -> pa.parquet.ParquetFile:
     from pyarrow import parquet  # which CSV files do without
 
     schema = parquet.read_schema(path)
-    words = [field.name for field in schema if _is_text(field.type)]
+    kinds = pa.types.is_string, pa.types.is_large_string, pa.types.is_binary
+    words = [field.name for field in schema if any(is_kind(field.type) for is_kind in kinds)]
     return parquet.ParquetFile(path, read_dictionary=words, page_checksum_verification=True)
 
 
@@ -247,10 +248,6 @@ def unfold_all(table: pa.Table, path: Path) -> pa.Table:
             column = unfolded(table.column(place), field.name, path)
             table = table.set_column(place, field.name, column)
     return table
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
 
 
 def _check_declared(metadata: pa.parquet.FileMetaData, path: Path, names: Sequence[str] | None) -> None:
@@ -363,7 +360,10 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
     numbers = {place for place, name in zip(places, layout.names, strict=True) if is_known(name) and name not in TEXT}
     table = csv_columns(path, encoding, delimiter, len(header_names), places, numbers)
     check_size(path, table.num_rows, max(1, len(places) - 2))
-    if not _ends_with_line_end(path):
+    with open(path, "rb") as handle:
+        handle.seek(max(0, path.stat().st_size - 4))
+        ended = handle.read().rstrip(b"\0").endswith((b"\n", b"\r"))
+    if not ended:
         note = (
             f"row {table.num_rows:,}, the last, has no line end: if the file was cut off, its last value is not whole"
         )
@@ -423,12 +423,6 @@ def csv_columns(
         return unquote(load(True, "."))
     except (pa.ArrowInvalid, UnicodeError) as error:
         raise broken_csv(path, str(error)) from None
-
-
-def _ends_with_line_end(path: Path) -> bool:
-    with open(path, "rb") as handle:
-        handle.seek(max(0, path.stat().st_size - 4))
-        return handle.read().rstrip(b"\0").endswith((b"\n", b"\r"))
 
 
 def csv_header(path: Path) -> tuple[str, str]:

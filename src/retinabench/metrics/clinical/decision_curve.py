@@ -18,6 +18,7 @@ from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.screening_table import reading_calls, referral_shares, share_interval
 from retinabench.metrics.decisions import margin
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
+from retinabench.metrics.weighted_images import RankedImages
 from retinabench.predictions.table import Predictions
 
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
@@ -76,7 +77,18 @@ def net_benefit(
     curve = DecisionCurve(t, model, prevalence - (1 - prevalence) * odds)
     if cluster is None:
         return curve
-    return _with_intervals(curve, y, p, sent, reader, referral_cost, cluster, w)
+    codes, _ = cluster_codes(cluster)
+    read = np.where(y, reader[0], 1 - reader[1])
+    paid = [(-referral_cost, sent)] if referral_cost > 0 and sent.any() else []
+    rows = []
+    for cut, price in zip(t, odds, strict=True):
+        called = np.where(sent, read, p >= cut)
+        # Treating all has the shares of all positives and negatives, so that the difference is odds TN - FN - cost x referred.
+        benefit = combined_proportions([(1.0, y * called), (-price, ~y * called), *paid], codes, w)
+        gain = combined_proportions([(price, ~y * (1 - called)), (-1.0, y * (1 - called)), *paid], codes, w)
+        rows.append((benefit.low, benefit.high, gain.low, gain.high))
+    low, high, over_low, over_high = np.array(rows).T
+    return replace(curve, low=low, high=high, over_all_low=over_low, over_all_high=over_high)
 
 
 def _at_least(prob: Floats, case: Floats, thresholds: Floats) -> Floats:
@@ -84,35 +96,6 @@ def _at_least(prob: Floats, case: Floats, thresholds: Floats) -> Floats:
     order = np.argsort(prob, kind="stable")
     below = np.append(0.0, np.cumsum(case[order]))
     return np.asarray(below[-1] - below[np.searchsorted(prob[order], thresholds, "left")])
-
-
-def _with_intervals(
-    curve: DecisionCurve,
-    y: Bools,
-    p: Floats,
-    sent: Bools,
-    reader: tuple[float, float],
-    cost: float,
-    cluster: ArrayLike | Sequence[Hashable],
-    weight: Floats,
-) -> DecisionCurve:
-    """Add the intervals of the net benefit, and of its difference from treating all.
-
-    The net benefit is a sum of shares of the cases: TP - odds FP - cost x referred. Treating all has the shares of all positives
-    and negatives, so that the difference is odds TN - FN - cost x referred.
-    """
-    codes, _ = cluster_codes(cluster)
-    read = np.where(y, reader[0], 1 - reader[1])
-    paid = [(-cost, sent)] if cost > 0 and sent.any() else []
-    rows = []
-    for t in curve.threshold:
-        odds = t / (1 - t)
-        called = np.where(sent, read, p >= t)
-        benefit = combined_proportions([(1.0, y * called), (-odds, ~y * called), *paid], codes, weight)
-        gain = combined_proportions([(odds, ~y * (1 - called)), (-1.0, y * (1 - called)), *paid], codes, weight)
-        rows.append((benefit.low, benefit.high, gain.low, gain.high))
-    low, high, over_low, over_high = np.array(rows).T
-    return replace(curve, low=low, high=high, over_all_low=over_low, over_all_high=over_high)
 
 
 @dataclass(frozen=True)
@@ -182,12 +165,9 @@ def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertai
 
 def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> dict[str, Floats]:
     """Missed share at every percent of referral, the most uncertain first."""
-    order = np.argsort(-uncertainty, kind="stable")
-    ranked = uncertainty[order]
-    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]) + 1, len(ranked))
-    left = lost.sum() - np.append(0, np.cumsum(lost[order])[ends - 1])
-    referred = np.linspace(0, 1, 101)
-    missed = np.interp(referred, np.append(0, ends) / len(ranked), left)
+    ranking, referred = RankedImages(uncertainty), np.linspace(0, 1, 101)
+    left = lost.sum() - ranking.cumulate(lost.astype(np.float64))
+    missed = np.interp(referred, np.append(0, ranking.ends + 1) / len(y), left)
     return {"referred": referred, "missed": missed / y.sum() if y.any() else np.full(101, np.nan)}
 
 

@@ -34,7 +34,7 @@ from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.several import Subsets, check_seeds, seeds_of
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.figures import OTHERS, Mark, mark
-from retinabench.reports.toolkit.tables import Place, Quantity
+from retinabench.reports.toolkit.tables import Place, Quantity, pooled
 
 SETS = ("in_domain", "shifted", "joint")  # The sets that the report shows; labels are in `metrics.sets`.
 METRICS = ("accuracy", "auroc", "nll")
@@ -129,18 +129,16 @@ def observed(case: SetPredictions, weight: Floats) -> Floats:
     return np.asarray(np.divide(positive, total, out=np.full(BINS, np.nan), where=total > 0))
 
 
-class AllCurves:
-    """All curves of the figures in one row, as a function of the weights of the images: referral by metric, ROC, reliability."""
+def all_curves(case: SetPredictions) -> Statistic:
+    """Return all curves of the figures in one row, as a function of the weights of the images: referral by metric, ROC, reliability."""
 
-    def __init__(self, case: SetPredictions) -> None:
-        self.case = case
-
-    def __call__(self, weight: Floats) -> Floats:
-        cases = self.case.cases
-        w = Weighted(cases, np.take(weight, cases.order, axis=1))
+    def statistic(weight: Floats) -> Floats:
+        w = Weighted(case.cases, np.take(weight, case.cases.order, axis=1))
         curves = values_on_grid(w, GRID, FEWEST)
-        seen = np.stack([observed(self.case, row) for row in weight])
+        seen = np.stack([observed(case, row) for row in weight])
         return np.concatenate([*(curves[name] for name in METRICS), sensitivity_within(w, GRID), seen], axis=1)
+
+    return statistic
 
 
 def replicated(
@@ -462,13 +460,8 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
 
 def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
     """Merge the scores of the seeds: their mean, its standard error, and the interval of the mean."""
-    value, low, high = np.array([(one.value, one.low, one.high) for one in scores], np.float64).T
-    if len(scores) == 1:
-        return Quantity(float(value[0]), float(low[0]), float(high[0]))
-    error = float(value.std(ddof=1) / np.sqrt(len(scores)))
-    if own is not None:
-        return Quantity(float(value.mean()), own.low, own.high, error)
-    return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)
+    mean = pooled(scores)
+    return mean if own is None or len(scores) == 1 else replace(mean, low=own.low, high=own.high)
 
 
 def _add_curves(found: Evaluation, i: int, name: str) -> None:
@@ -479,7 +472,7 @@ def _add_curves(found: Evaluation, i: int, name: str) -> None:
         parts += [case.label, case.prob, case.uncertainty, cluster_codes(case.cluster)[0], case.threshold]
 
     def compute() -> dict[str, Floats]:
-        values, curves = replicated(cases, AllCurves, replicates, seed)
+        values, curves = replicated(cases, all_curves, replicates, seed)
         low, high = percentile_interval(curves.mean(axis=0), points=True)
         return {"values": values.mean(axis=0), "low": low, "high": high}
 
