@@ -41,7 +41,7 @@ FORMULAS = {
     "Grades": "metrics.grades",
     "Sets of grades": "metrics.grades:GradeSets",
     "Baseline": "metrics.score_results",
-    "Other thresholds": "metrics.policies",
+    "Other thresholds": "metrics.clinical.screening_table:PolicyGrid",
     "Patients": "metrics.decisions:patient_uncertainty",
     "Readings of a referral": "metrics.clinical.screening_table",
     "Certified thresholds": "metrics.guarantees.certificate",

@@ -107,7 +107,7 @@ def clinic(
     print_result(clinic_summary(result), json, lambda: _json(result))
     print_notes(result.notes)
     if out is not None:
-        from retinabench.metrics.policies import policy_grid
+        from retinabench.metrics.clinical.screening_table import policy_grid
         from retinabench.reports.clinic import write_clinic
 
         with progress_of(quiet).track("Trying other thresholds", 1, unit="file") as advance:

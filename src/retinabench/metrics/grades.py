@@ -46,8 +46,8 @@ from retinabench.metrics.registry import ScoreSpec, ScoreValue
 from retinabench.metrics.weighted_images import EPS, Cases, Index, Weighted, ratio
 from retinabench.predictions.columns import GRADES
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import SEVERE
 
-SEVERE = 3  # the lowest severe grade
 COVERAGE = 0.9
 Weighting = Literal["alike", "severity", "grade"]
 EVERY = np.arange(GRADES)

@@ -58,12 +58,13 @@ from retinabench.metrics.follow_up import (
     onset,
     windows,
 )
-from retinabench.metrics.guarantees.goals import SEVERE, Goal, ReferralCases, ratio_interval, weights
+from retinabench.metrics.guarantees.goals import Goal, ReferralCases, ratio_interval, weights
 from retinabench.metrics.guarantees.triage import TARGETS_OF, Side, zone_cases
 from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
 from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.check import is_own, refuse_alike, refuse_partly
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import SEVERE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

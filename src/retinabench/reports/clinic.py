@@ -20,11 +20,12 @@ from retinabench.metrics.calibration import CalibrationSummary
 from retinabench.metrics.clinical.decision_curve import MissedImage
 from retinabench.metrics.clinical.groups import RATES, Between, GroupRate, Subgroup
 from retinabench.metrics.clinical.screening import JudgedTable, ScreeningReport, SetScreening
+from retinabench.metrics.clinical.screening_table import PolicyGrid
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.planning import StudyPlan
-from retinabench.metrics.policies import PolicyGrid
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.smooth_calibration import SmoothCalibration
+from retinabench.predictions.values import SEVERE
 from retinabench.reports.evaluation.figures import grade_section
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import (
@@ -325,7 +326,7 @@ def missed_table(answer: SetAnswer, images: Sequence[MissedImage]) -> Table:
     for one in images:
         cells = [Cell(one.patient_id or "")] if known else []
         if graded:
-            severe = one.grade is not None and one.grade >= 3
+            severe = one.grade is not None and one.grade >= SEVERE
             cells.append(Cell("" if one.grade is None else str(one.grade), emphasis="bad" if severe else ""))
         cells += [Cell.number(one.prob), Cell.number(one.uncertainty)]
         rows.append(Row(one.image_id, cells))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from retinabench.metrics.grades import GRADE_SCORES, SEVERE, GradeScores
+from retinabench.metrics.grades import GRADE_SCORES, GradeScores
+from retinabench.predictions.values import SEVERE
 from retinabench.reports.toolkit.tables import PERCENT, TWO_DIGITS, Cell, Column, Row, Table, pooled
 
 GRADE_NAMES = ("0, none", "1, mild", "2, moderate", "3, severe", "4, proliferative")

@@ -9,7 +9,7 @@ import pytest
 
 import retinabench as rb
 from retinabench import __version__
-from retinabench.metrics.policies import policy_grid
+from retinabench.metrics.clinical.screening_table import policy_grid
 from retinabench.reports.clinic import render
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.pages import ROWS, cells, explorer

@@ -20,9 +20,9 @@ from retinabench.metrics.decisions import margin
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
 from retinabench.metrics.weighted_images import RankedImages
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import SEVERE
 
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
-SEVERE = 3  # The first grade of severe disease: severe non-proliferative (3) and proliferative (4) retinopathy.
 PATIENTS = 1000  # Hours per 1,000 patients.
 
 

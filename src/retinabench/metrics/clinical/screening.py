@@ -25,7 +25,6 @@ from retinabench.core.untrusted import shown
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
-from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
     DecisionCurve,
@@ -43,6 +42,7 @@ from retinabench.metrics.clinical.screening_table import (
     GOALS,
     PROPORTIONS,
     ClinicalGoal,
+    Screened,
     TwoByTwo,
     judge_goals,
     likelihood_ratios,
@@ -135,26 +135,6 @@ class JudgedTable:
             for name, one in self.rates.items()
         }
         return {**vars_of(self.table), **rates, "goals": json_content(self.goals)}
-
-
-@dataclass(frozen=True)
-class Screened:
-    """What the programme states: the frozen thresholds, the reader, and prices."""
-
-    threshold: FrozenThreshold
-    referral: ReferralRule
-    prevalences: Sequence[float]
-    reader: tuple[float, float]
-    referral_cost: float
-    images_per_hour: float
-    subgroups: Sequence[str] | None
-    goal: tuple[float, float] = (0.85, 0.8)  # sensitivity and specificity that are to be reached
-    population: float | None = None  # share of referable images where the model will work; None: that of the study
-    harm: float | None = None  # false alarms per missed image; None: what the decision threshold states
-
-    @property
-    def price(self) -> float:
-        return false_alarm_price(self.threshold.value) if self.harm is None else 1 / self.harm
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATI
 from retinabench.metrics.proportions import Interval, clopper_pearson, effective_images
 from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import SEVERE
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -47,8 +48,6 @@ PER: dict[str, str] = {
     "patient": f"{PER_PATIENT} (any eye)",
 }
 """The estimands and their names."""
-
-SEVERE = 3  # The lowest grade of severe disease.
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,17 +16,15 @@ from retinabench.core.progress import Progress as Bars
 from retinabench.core.results import JsonObject, json_content
 from retinabench.data.prepared import open_data
 from retinabench.metrics import classification
-from retinabench.metrics.clinical.decision_curve import SEVERE
-from retinabench.metrics.clinical.screening import Screened
-from retinabench.metrics.clinical.screening_table import GOALS
+from retinabench.metrics.clinical.screening_table import GOALS, MOST_GROUPS, PolicyGrid, Screened, policy_grid
 from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, referral_rule
 from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
-from retinabench.metrics.policies import MOST_GROUPS, PolicyGrid, policy_grid
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules
 from retinabench.predictions.several import ReadEach, find_files, join_folds, method_names, read_each
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import SEVERE
 from retinabench.reports.evaluation import facts, figures
 from retinabench.reports.evaluation.evaluation import (
     DEFAULTS,
