@@ -203,22 +203,6 @@ def _shifted_mass(w: Weighted) -> Floats:
     return np.zeros_like(w.mass) if w.cases.shifted is None else w.block_sums(w.weight * w.cases.shifted)
 
 
-def right_counts(w: Weighted) -> tuple[Bools, Floats]:
-    return ~w.cases.error, w.weight
-
-
-def sensitivity_counts(w: Weighted) -> tuple[Bools, Floats]:
-    return w.cases.called, w.positive
-
-
-def specificity_counts(w: Weighted) -> tuple[Bools, Floats]:
-    return ~w.cases.called, w.negative
-
-
-def ranked_classes(w: Weighted) -> tuple[Floats, Floats, Floats]:
-    return w.cases.prob, w.positive, w.negative
-
-
 def ranked_domains(w: Weighted) -> tuple[Floats, Floats, Floats]:
     shifted = np.zeros(len(w.cases), bool) if w.cases.shifted is None else w.cases.shifted
     return w.cases.uncertainty, w.weight * shifted, w.weight * ~shifted

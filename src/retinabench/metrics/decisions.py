@@ -145,13 +145,6 @@ def significant(values: Floats, scale: Floats | None = None) -> Floats:
     return np.asarray(np.round(values / unit) * unit + 0.0)
 
 
-def uncertainties(values: ArrayLike, n: int) -> Floats:
-    u = np.asarray(values, np.float64)
-    if u.shape != (n,) or not np.isfinite(u).all():
-        raise InputError(f"needed are {n} finite numbers, one per image", column="uncertainty")
-    return u
-
-
 Rule = Literal["value", "youden", "sensitivity", "specificity"]
 Split = Literal["", "validation", "test"]
 DEFAULT = 0.5

@@ -212,8 +212,8 @@ def _at_fixed(of: Literal["sensitivity", "specificity"], percent: int) -> ScoreS
 
 
 _BUILTIN = (
-    _score("accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of, interval=Proportion(classification.right_counts)),
-    _score("auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes", interval=Ranked(classification.ranked_classes)),
+    _score("accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of, interval=Proportion(lambda w: (~w.cases.error, w.weight))),
+    _score("auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes", interval=Ranked(lambda w: (w.cases.prob, w.positive, w.negative))),
     _score("auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives", interval=_AUPRC),
     _score("nll", "NLL", "lower", "nats", 2, classification.nll_of,
         interval=Loss(partial(pseudo_patient.of_probability, loss="log"), of="classes"),
@@ -233,11 +233,11 @@ _BUILTIN = (
     ),
     _score(
         "sensitivity", "Sensitivity", "higher", "", 2, classification.sensitivity_of, "positives",
-        interval=Proportion(classification.sensitivity_counts),
+        interval=Proportion(lambda w: (w.cases.called, w.positive)),
     ),
     _score(
         "specificity", "Specificity", "higher", "", 2, classification.specificity_of, "negatives",
-        interval=Proportion(classification.specificity_counts),
+        interval=Proportion(lambda w: (~w.cases.called, w.negative)),
     ),
     _area("accuracy", "Referral accuracy area", "higher", Loss(pseudo_patient.of_aurc, 1.0, 1.0)),
     _area(

@@ -261,7 +261,9 @@ class Scores(Tabular):
 
     def to_dict(self) -> JsonObject:
         """Return what `retinabench score --json` writes: only dictionaries, lists, text, finite numbers and None."""
-        shown_here = {"source": self.source and shown(self.source), "metadata": _plain_metadata(self.metadata)}
+        # Metadata of any origin: NaN and infinity become None, other objects their text.
+        metadata = json.loads(json.dumps(dict(self.metadata), default=str), parse_constant=lambda _: None)
+        shown_here = {"source": self.source and shown(self.source), "metadata": metadata}
         return {"schema": SCHEMA, **json_content(vars_of(self) | shown_here)}
 
 
@@ -269,8 +271,3 @@ def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) ->
     for name in names or ():
         if name not in known:
             raise InputError(f"unknown {kind} '{name}'", hint=nearest(name, known))
-
-
-def _plain_metadata(metadata: Mapping[str, object]) -> object:
-    """Metadata of any origin as valid JSON: NaN and infinity become None, other objects their text."""
-    return json.loads(json.dumps(dict(metadata), default=str), parse_constant=lambda _: None)

@@ -20,6 +20,7 @@ from retinabench.predictions.table import Predictions, concatenate
 
 MOST_FILES = 2_000
 MAX_TITLE = 200  # characters of a method's name in tables and figures
+SAME_IMAGES = "Paired comparison needs predictions of the same images."
 Subsets = Sequence[tuple[Hashable, ...]]
 ReadEach = Callable[[Sequence[Path]], Iterable[Predictions]]
 """Reads files or run folders one after the other: `read_each`, or with the options of the command line."""
@@ -163,14 +164,14 @@ def _matching_rows(first: Predictions, other: Predictions, number: int) -> NDArr
         raise InputError(
             f"lacks {int(absent.sum())} of the {len(first)} images of {first.source or 'model 1'}, such as '{image}'",
             file=where,
-            hint="Paired comparison needs predictions of the same images.",
+            hint=SAME_IMAGES,
         )
     if len(other) != len(first):
         extra = other.image_id[~np.isin(other.image_id, first.image_id)][0][:60]
         raise InputError(
             f"holds {len(other) - len(first)} images that {first.source or 'model 1'} lacks, such as '{extra}'",
             file=where,
-            hint="Paired comparison needs predictions of the same images.",
+            hint=SAME_IMAGES,
         )
     for column in ("label", "domain", "patient_id", "grade"):
         ours, theirs = getattr(first, column), getattr(other, column)

@@ -17,7 +17,6 @@ from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.groups import FEWEST_PATIENTS, group_members
 from retinabench.metrics.clinical.screening_table import referral_view_intervals
-from retinabench.metrics.decisions import uncertainties
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases
 from retinabench.metrics.proportions import Interval
@@ -73,7 +72,7 @@ def resemblance(
     codes_b, patients_b = cluster_codes(np.arange(len(b)) if patient_b is None else patient_b)
     codes = np.concatenate([codes_a, codes_b + patients_a])
     both = np.concatenate([a.reshape(len(a), -1), b.reshape(len(b), -1)]).T
-    ranked = [_ranked(uncertainties(values, len(codes)), codes) for values in both]
+    ranked = [_ranked(values, codes) for values in both]
 
     def largest(in_a: NDArray[np.bool_]) -> float:
         return max(_distance(in_a[ordered], ends) for ordered, ends in ranked)

@@ -21,7 +21,7 @@ from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.decisions import binary_entropy, referral_uncertainty
-from retinabench.metrics.image_sets import SET_LABELS, kept_columns
+from retinabench.metrics.image_sets import kept_columns
 from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
 from retinabench.metrics.paired import Methods, PairedSet
 from retinabench.metrics.referral_curves import area_of, values_on_grid
@@ -42,7 +42,7 @@ GRID = np.linspace(0, 1, 101)
 BINS = 10
 MOST_COLORS, HIGHLIGHTED = 4, 3  # methods that a figure tells apart; of more of them, the first three
 FEWEST = 0.05  # Share of the images below which a curve ends: it is too noisy where few images are left.
-Progress = Callable[[str, float], None]
+Progress = Callable[[float], None]  # is told the share of the work that is done
 PredictionsByMethod = Mapping[str, Predictions | Sequence[Predictions]]  # several of one method are its seeds
 # Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds.
 BASIC = (
@@ -352,15 +352,14 @@ def evaluate_methods(
     given: PredictionsByMethod, settings: EvaluationSettings = DEFAULTS, progress: Progress | None = None
 ) -> Evaluation:
     methods = _checked(given)
-    tell = progress or (lambda _text, _share: None)
+    tell = progress or (lambda _share: None)
     sets = _sets(methods)
     found = Evaluation(methods, settings, sets, [mark(i) for i in range(len(methods))])
     for i, method in enumerate(methods):
-        tell(f"scoring {method.name}", i / len(methods))
         scored = [_scored(p, found) for p in method.predictions]
         found.files.append([scores for scores, _ in scored])
         for k, name in enumerate(sets):
-            tell(f"{method.name}, {SET_LABELS[name].lower()}", (i + (k + 1) / (len(sets) + 1)) / len(methods))
+            tell((i + (k + 1) / (len(sets) + 1)) / len(methods))
             made = [
                 SetPredictions.of(p, name, settings.uncertainty, file.threshold.value)
                 for p, file in zip(method.predictions, found.files[i], strict=True)
@@ -384,7 +383,7 @@ def evaluate_methods(
     if len(methods) > MOST_COLORS:  # the first ones are told apart, in grey behind them the range of the others
         first = sorted(range(len(methods)), key=lambda i: -np.nan_to_num(areas[i], nan=-1))[:HIGHLIGHTED]
         found.marks = [mark(first.index(i)) if i in first else OTHERS for i in range(len(methods))]
-    tell("scored", 1.0)
+    tell(1.0)
     return found
 
 

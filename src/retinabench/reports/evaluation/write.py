@@ -211,11 +211,10 @@ def write_report(
 
     The same arguments give the same bytes. The page needs no network.
     """
-    tell = progress or (lambda _text, _share: None)
-    found = evaluate_methods(methods, settings, progress=lambda text, share: tell(text, SCORED * share))
-    tell("drawing figures", SCORED)
+    tell = progress or (lambda _share: None)
+    found = evaluate_methods(methods, settings, progress=lambda share: tell(SCORED * share))
     page = write_evaluation(found, Path(out), title=title, images=images)
-    tell("report written", 1.0)
+    tell(1.0)
     return page
 
 
@@ -257,7 +256,7 @@ def report_files(
 def percent_steps(advance: Callable[[int], None]) -> Progress:
     done = 0
 
-    def tell(_what: str, share: float) -> None:
+    def tell(share: float) -> None:
         nonlocal done
         advance(round(100 * share) - done)
         done = round(100 * share)
