@@ -21,17 +21,21 @@ from scipy.special import expit, logit, ndtr
 from toolkit import parse
 
 import retinabench as rb
-from retinabench.metrics.clinical.between_groups import new_site
-from retinabench.metrics.clinical.groups import RATES, Subgroups, subgroups_of
-from retinabench.metrics.clinical.screening import SetScreening
-from retinabench.metrics.clinical.screening_report import ScreeningReport
-from retinabench.metrics.grade_sets import Graded, entering_mass, sets_within
-from retinabench.metrics.grades import GRADE_SCORES, GradedCases, GradeScores, grade_scores
-from retinabench.metrics.planning import Aims, Assumptions, plan_study
+from retinabench.metrics.clinical.groups import RATES, Subgroups, new_site, subgroups_of
+from retinabench.metrics.clinical.screening import ScreeningReport, SetScreening
+from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.grades import (
+    GRADE_SCORES,
+    Graded,
+    GradedCases,
+    GradeScores,
+    entering_mass,
+    grade_scores,
+    sets_within,
+)
+from retinabench.metrics.planning import Aims, Assumptions, Clusters, plan_study
 from retinabench.metrics.proportions import Interval, clustered_proportion
-from retinabench.metrics.sample_sizes import Clusters
 from retinabench.metrics.smooth_calibration import smooth_calibration
-from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Cases
 
 Floats = NDArray[np.float64]

@@ -36,10 +36,10 @@ from toolkit import keep_lines, kept_lines, parse
 
 import retinabench as rb
 from retinabench.metrics.calibration import calibration_line_of
+from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.image_sets import image_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import ScoreSettings, interval_of, score_and_replicates
-from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Weighted
 
 # Threshold of the severity, how steeply the model sees it, and how much a patient's difficulty scatters its logit.

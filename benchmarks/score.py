@@ -20,9 +20,9 @@ from threadpoolctl import threadpool_limits
 from toolkit import parse
 
 from retinabench.metrics.bootstrap import BLOCK, cluster_codes, keep_memory, replicate_weight
+from retinabench.metrics.decisions import decompose, referral_uncertainty
 from retinabench.metrics.image_sets import ImageSet, SetEvaluator, image_sets
 from retinabench.metrics.scoring import referral_curve
-from retinabench.metrics.uncertainty import decompose, referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from typing import Any
 import retinabench
 from retinabench.concepts.banks.definition import bank_names, find_definition
 from retinabench.core import untrusted
+from retinabench.core.registry import import_location
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.data.tasks import SPLITS
 from retinabench.experiments import uci
@@ -34,15 +34,15 @@ FORMULAS = {
     "Preprocessing": "data.preprocessing.preprocess",
     "Damage": "data.preprocessing.corruption",
     "Findings of an inspection": "inspection.inspection",
-    "Uncertainty": "metrics.uncertainty",
-    "Selective summaries": "metrics.selective",
+    "Uncertainty": "metrics.decisions",
+    "Selective summaries": "metrics.classification",
     "Calibration": "metrics.calibration",
     "Smooth calibration": "metrics.smooth_calibration",
     "Grades": "metrics.grades",
-    "Sets of grades": "metrics.grade_sets",
-    "Baseline": "metrics.clinical.screening_report",
-    "Other thresholds": "metrics.policies",
-    "Patients": "metrics.clinical.by_patient",
+    "Sets of grades": "metrics.grades:GradeSets",
+    "Baseline": "metrics.score_results",
+    "Other thresholds": "metrics.clinical.screening_table:PolicyGrid",
+    "Patients": "metrics.decisions:patient_uncertainty",
     "Readings of a referral": "metrics.clinical.screening_table",
     "Certified thresholds": "metrics.guarantees.certificate",
     "Targets of a certificate": "metrics.guarantees.goals",
@@ -50,7 +50,7 @@ FORMULAS = {
     "Three zones": "metrics.guarantees.triage",
     "Thresholds of groups": "metrics.guarantees.within",
     "Actions for new patients": "metrics.actions",
-    "The best simple rule": "metrics.clinical.simple_rule",
+    "The best simple rule": "metrics.clinical.decision_curve:best_simple_rule",
     "Recalibration": "metrics.recalibration",
     "Monitoring": "metrics.monitoring",
     "Evidence at any time": "metrics.follow_up",
@@ -58,9 +58,9 @@ FORMULAS = {
     "Ranks of methods": "metrics.comparison",
     "Labels of predictions files": "reports.papers.measurements",
     "Subgroups": "metrics.clinical.groups",
-    "Between groups": "metrics.clinical.between_groups",
+    "Between groups": "metrics.clinical.groups:between_groups",
     "Readers": "metrics.clinical.readers",
-    "Planning a study": "metrics.sample_sizes",
+    "Planning a study": "metrics.planning",
     "Confidence sequences and claims": "concepts.inference.claims",
     "Unpredictability, and AUROC of answers": "concepts.inference.unpredictability",
     "Rates of a concept, also for new patients": "concepts.inference.rates",
@@ -78,15 +78,15 @@ FORMULAS = {
     "Criteria of a search": "experiments.search.criteria",
     "Search spaces": "experiments.search.space",
 }
-"""Heading -> module whose docstring states the formulas, assumptions and sources."""
+"""Heading -> module, or `module:name`, whose docstring states the formulas, assumptions and sources."""
 
 
 def formulas() -> str:
-    """Return the page of the formulas: docstrings of modules."""
+    """Return the page of the formulas: docstrings of modules, classes and functions."""
     lead = "Definitions, formulas, assumptions, proofs and sources, as the modules state them that compute with them."
     parts = ["# Formulas and definitions", lead]
-    for title, module in FORMULAS.items():
-        text = inspect.getdoc(importlib.import_module(f"retinabench.{module}")) or ""
+    for title, location in FORMULAS.items():
+        text = inspect.getdoc(import_location(f"retinabench.{location}")) or ""
         head, named, sources = text.partition("References:\n")
         parts += [f"## {title}", head.strip(), *([f"**References.** {inspect.cleandoc(sources)}"] if named else [])]
     return "\n\n".join(parts) + "\n"

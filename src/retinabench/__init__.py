@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from retinabench.fidelity.problems import Problem
     from retinabench.integrations.pytorch import Outputs, evaluate_torch, predict_torch
     from retinabench.metrics.actions import apply
-    from retinabench.metrics.clinical.by_patient import by_patient
-    from retinabench.metrics.clinical.screening_report import ScreeningReport, clinic
+    from retinabench.metrics.clinical.screening import ScreeningReport, clinic
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
+    from retinabench.metrics.decisions import by_patient
     from retinabench.metrics.estimator import evaluate
-    from retinabench.metrics.grade_sets import grade_sets
+    from retinabench.metrics.grades import grade_sets
     from retinabench.metrics.guarantees.goals import Per
     from retinabench.metrics.guarantees.threshold import Realised
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
@@ -98,18 +98,18 @@ _MODULES = {
     "Ranking": "metrics.comparison",
     "ScoreValue": "metrics.registry",
     "Scores": "metrics.score_results",
-    "ScreeningReport": "metrics.clinical.screening_report",
+    "ScreeningReport": "metrics.clinical.screening",
     "SetScores": "metrics.score_results",
     "Trained": "experiments.dataset_runs",
     "Transfer": "metrics.guarantees.transfer",
     "Triage": "metrics.guarantees.triage",
     "apply": "metrics.actions",
-    "by_patient": "metrics.clinical.by_patient",
-    "clinic": "metrics.clinical.screening_report",
+    "by_patient": "metrics.decisions",
+    "clinic": "metrics.clinical.screening",
     "compare": "metrics.comparison",
     "evaluate": "metrics.estimator",
     "evaluate_torch": "integrations.pytorch",
-    "grade_sets": "metrics.grade_sets",
+    "grade_sets": "metrics.grades",
     "load_task": "data.tasks",
     "monitor": "metrics.monitoring",
     "plan": "metrics.planning",

@@ -125,7 +125,7 @@ READ_UNCHECKED = (
     "fidelity/targets/", "metrics/registry.py", "reports/toolkit/",
     # named by the user: tables, images, archives, settings, checkpoints, his own code
     "core/settings.py", "data/archives.py", "data/datasets/", "data/preprocessing/", "experiments/config.py", "models/foreign.py",
-    "models/weight_files.py", "predictions/formats.py", "reports/papers/",
+    "models/weight_files.py", "predictions/io.py", "reports/papers/",
     # the door itself, and the operating system
     "core/files.py", "core/untrusted.py", "experiments/engines/engine.py",
 )  # fmt: skip

@@ -15,7 +15,7 @@ from retinabench.data.frozen.definition import truth_of
 from retinabench.predictions.io import write_predictions
 from retinabench.reports.leaderboard import board
 from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.comparison import column_cells
+from retinabench.reports.papers.retina_tables import column_cells
 from support.board_entries import NAME, noisy
 
 REPLICATES = "30"

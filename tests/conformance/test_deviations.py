@@ -8,7 +8,7 @@ import pytest
 from conftest import shared_path
 from retinabench.metrics import classification, published
 from retinabench.metrics.calibration import bins_of
-from retinabench.metrics.over_seeds import aggregate
+from retinabench.metrics.paired import aggregate
 from retinabench.metrics.published import balanced_rows, rebalanced_rows
 from retinabench.metrics.scoring import referral_curve, score
 from retinabench.metrics.weighted_images import Cases

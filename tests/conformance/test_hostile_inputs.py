@@ -10,7 +10,7 @@ import pytest
 import retinabench as rb
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.screening_report import clinic
+from retinabench.metrics.clinical.screening import clinic
 
 N = 30
 LABEL = np.arange(N) % 2

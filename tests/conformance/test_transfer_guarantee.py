@@ -17,9 +17,9 @@ from sklearn.preprocessing import StandardScaler
 
 import retinabench as rb
 from retinabench.data.synthetic.fundus import draw
-from retinabench.metrics.guarantees.resemblance import resemblance
+from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.guarantees.threshold import resemblance
 from retinabench.metrics.guarantees.transfer import transfer
-from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import concatenate
 
 pytestmark = pytest.mark.slow

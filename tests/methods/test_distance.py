@@ -27,7 +27,7 @@ from retinabench.methods.distance_aware import bound_spectral_norms
 from retinabench.methods.feature_scores import FeatureScores, ScoredPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
-from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.models.build import build_model
 from retinabench.models.last_layer import split_last_layer
 from retinabench.predictions.io import read_predictions

@@ -16,8 +16,7 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.comparison import compare, rank
 from retinabench.metrics.intervals import auroc_difference
-from retinabench.metrics.over_seeds import seed_effects
-from retinabench.metrics.paired import Side, mean_difference, ranks
+from retinabench.metrics.paired import Side, mean_difference, ranks, seed_effects
 from support.paired_models import models
 
 FAST = ("accuracy", "auroc", "nll", "referral_accuracy_area")

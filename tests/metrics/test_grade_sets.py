@@ -7,7 +7,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.grade_sets import Graded, entering_mass, grade_sets
+from retinabench.metrics.grades import Graded, entering_mass, grade_sets
 from support.graded import graded_patients
 
 

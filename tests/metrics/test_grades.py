@@ -8,8 +8,7 @@ from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix,
 
 import retinabench as rb
 from retinabench.metrics.bootstrap import cluster_bootstrap
-from retinabench.metrics.grade_sets import Graded
-from retinabench.metrics.grades import GRADE_SCORES, GradedCases, grade_scores
+from retinabench.metrics.grades import GRADE_SCORES, Graded, GradedCases, grade_scores
 from retinabench.metrics.weighted_images import Weighted
 from support.graded import graded_patients
 

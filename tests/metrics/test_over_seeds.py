@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.over_seeds import aggregate, mean_over_subsets
+from retinabench.metrics.paired import aggregate, mean_over_subsets
 
 
 def test_aggregate():

@@ -10,10 +10,19 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.thresholds import ABOVE_HALF
-from retinabench.metrics.planning import Aims, Assumptions, from_pilot, plan_study, stated_assumptions
+from retinabench.metrics.decisions import ABOVE_HALF
+from retinabench.metrics.planning import (
+    Aims,
+    Assumptions,
+    Clusters,
+    exact_power,
+    from_pilot,
+    images_for_half_width,
+    images_for_power,
+    plan_study,
+    stated_assumptions,
+)
 from retinabench.metrics.proportions import clustered_proportion
-from retinabench.metrics.sample_sizes import Clusters, exact_power, images_for_half_width, images_for_power
 
 
 def test_a_pilot_gives_the_assumptions():

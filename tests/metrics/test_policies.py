@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.metrics import policies
-from retinabench.metrics.policies import policy_grid
+from retinabench.metrics.clinical import screening_table
+from retinabench.metrics.clinical.screening_table import policy_grid
 from support.screened import screened
 
 READER = (0.8, 0.9)
@@ -88,7 +88,7 @@ def test_a_group_lists_its_own_images_and_memory_is_bounded(screening, predictio
         for k, (i, j) in ((1, (3, 2)), (2, (8, 5))):
             missed = [one for one in grid.images[name] if one.missed(i, j) and k in one.groups]
             assert len(missed) == list(groups.values())[k][i][j].missed_images
-    monkeypatch.setattr(policies, "MOST_CELLS", 3)  # a policy at a time
+    monkeypatch.setattr(screening_table, "MOST_CELLS", 3)  # a policy at a time
     again = policy_grid(predictions, report.stated, most_groups=1)
     assert len(again.outcomes["in_domain"]) == 2
     for here, there in zip(again.outcomes["shifted"][""][4], grid.outcomes["shifted"][""][4], strict=True):

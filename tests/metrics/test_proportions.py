@@ -12,7 +12,7 @@ from scipy import stats
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.screening_table import two_by_two
-from retinabench.metrics.clinical.thresholds import operating_points
+from retinabench.metrics.decisions import operating_points
 from retinabench.metrics.proportions import (
     Interval,
     clopper_pearson,

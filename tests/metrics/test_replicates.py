@@ -10,22 +10,22 @@ import pytest
 import retinabench as rb
 from metrics.test_classification import predictions
 from retinabench.cli.main import run
-from retinabench.metrics import replicates
+from retinabench.metrics import image_sets
 from retinabench.reports.evaluation import evaluation
 
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
     """The numbers of scores of each bootstrap that is computed, in a cache of its own for sets of any size."""
-    made, compute = [], replicates.cluster_bootstrap
+    made, compute = [], image_sets.cluster_bootstrap
 
     def counted(statistic, *given, **settings):
         made.append(len(statistic.scores))
         return compute(statistic, *given, **settings)
 
-    monkeypatch.setattr(replicates, "cluster_bootstrap", counted)
-    monkeypatch.setattr(replicates, "SMALL", 0)
-    monkeypatch.setenv(replicates.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(image_sets, "cluster_bootstrap", counted)
+    monkeypatch.setattr(image_sets, "SMALL", 0)
+    monkeypatch.setenv(image_sets.VARIABLE, str(tmp_path / "cache"))
     return made
 
 
@@ -47,10 +47,10 @@ def test_a_second_command_reads_the_same_bits(tmp_path, calls, monkeypatch):
     assert scored() == (first, 0)
     for options in (["--seed", "1"], ["--threshold", ".4"]):
         assert scored(*options)[1] > 0, options
-    monkeypatch.setenv(replicates.VARIABLE, "")
+    monkeypatch.setenv(image_sets.VARIABLE, "")
     assert scored() == (first, 4)
     (tmp_path / "closed").write_text("a file where a folder is needed")
-    monkeypatch.setenv(replicates.VARIABLE, str(tmp_path / "closed"))
+    monkeypatch.setenv(image_sets.VARIABLE, str(tmp_path / "closed"))
     assert scored() == (first, 4)
 
 
@@ -62,7 +62,7 @@ def test_a_second_report_is_the_same_page_without_the_replicates_of_its_curves(t
         return (tmp_path / "out" / "index.html").read_bytes()
 
     first = page()
-    monkeypatch.setattr(evaluation, "AllCurves", None)
+    monkeypatch.setattr(evaluation, "all_curves", None)
     assert page() == first
 
 
@@ -76,12 +76,12 @@ def test_a_comparison_computes_only_what_score_did_not(calls, monkeypatch):
     calls.clear()
     found = compared()
     assert calls == [1, 2]
-    monkeypatch.setenv(replicates.VARIABLE, "")
+    monkeypatch.setenv(image_sets.VARIABLE, "")
     assert compared() == found
 
 
 def test_the_oldest_files_are_deleted(calls, tmp_path, monkeypatch):
-    monkeypatch.setattr(replicates, "MOST_BYTES", 50_000)
+    monkeypatch.setattr(image_sets, "MOST_BYTES", 50_000)
     for seed in range(6):
         rb.score(predictions().select(domain="in_domain"), bootstrap=100, seed=seed)
     assert 0 < sum(path.stat().st_size for path in (tmp_path / "cache").iterdir()) <= 50_000

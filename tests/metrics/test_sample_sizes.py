@@ -9,10 +9,9 @@ from scipy.special import expit, logit
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics import sample_sizes
+from retinabench.metrics import planning
 from retinabench.metrics.intervals import auroc_error
-from retinabench.metrics.proportions import clopper_pearson
-from retinabench.metrics.sample_sizes import (
+from retinabench.metrics.planning import (
     Clusters,
     exact_power,
     images_for_half_width,
@@ -20,6 +19,7 @@ from retinabench.metrics.sample_sizes import (
     intra_patient_correlation,
     placement_variances,
 )
+from retinabench.metrics.proportions import clopper_pearson
 
 
 def test_design_effects_by_hand():
@@ -141,9 +141,9 @@ def test_the_published_example_of_heart_valve_failure():
     Published with the authors' package: 905, 4,544 (by a simulation of the predictors) and 4,252 participants.
     """
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    assert sample_sizes.images_for_observed_over_expected(0.018, 1.0) == pytest.approx(905, abs=1)
-    assert sample_sizes.images_for_c_statistic(0.8, 0.018) == pytest.approx(4252, abs=1)
-    assert sample_sizes.images_for_calibration_slope(-5 + 2.5 * nodes, weights) == pytest.approx(4544, rel=0.005)
+    assert planning.images_for_observed_over_expected(0.018, 1.0) == pytest.approx(905, abs=1)
+    assert planning.images_for_c_statistic(0.8, 0.018) == pytest.approx(4252, abs=1)
+    assert planning.images_for_calibration_slope(-5 + 2.5 * nodes, weights) == pytest.approx(4544, rel=0.005)
 
 
 def test_the_slope_follows_from_the_information_of_a_logistic_regression():
@@ -153,11 +153,11 @@ def test_the_slope_follows_from_the_information_of_a_logistic_regression():
     design = np.column_stack([np.ones(500), x])
     error = np.sqrt(np.linalg.inv((design * v[:, None]).T @ design)[1, 1])
     width = 2 * stats.norm.ppf(0.975) * error
-    assert sample_sizes.images_for_calibration_slope(x, np.ones(500), width) == pytest.approx(500)
+    assert planning.images_for_calibration_slope(x, np.ones(500), width) == pytest.approx(500)
 
 
 def test_the_binormal_predictors_are_calibrated():
-    points, weight = sample_sizes.calibrated_predictors(0.9, 0.2)
+    points, weight = planning.calibrated_predictors(0.9, 0.2)
     assert weight @ expit(points) == pytest.approx(0.2, abs=1e-6)  # O/E = 1
     half = len(points) // 2
     q = weight[:half].sum()
@@ -169,7 +169,7 @@ def test_the_binormal_predictors_are_calibrated():
 
 
 def test_the_threshold_of_a_sensitivity():
-    threshold, specificity = sample_sizes.threshold_of_sensitivity(0.9, 0.2, 0.85)
+    threshold, specificity = planning.threshold_of_sensitivity(0.9, 0.2, 0.85)
     d = np.sqrt(2) * stats.norm.ppf(0.9)
     positive, negative = (stats.norm(logit(0.2) + sign * d**2 / 2, d) for sign in (1, -1))
     assert positive.sf(logit(threshold)) == pytest.approx(0.85)
@@ -180,7 +180,7 @@ def test_the_net_benefit_has_the_planned_standard_error():
     """Seed 1, 20,000 studies: a standard error is known to 0.5 %, the formula is a linearisation; tolerance 4 %."""
     rng = np.random.default_rng(1)
     sens, spec, q, t = 0.85, 0.9, 0.2, 0.15
-    n = round(sample_sizes.images_for_net_benefit(sens, spec, q, t))
+    n = round(planning.images_for_net_benefit(sens, spec, q, t))
     table = rng.multinomial(n, [q * sens, q * (1 - sens), (1 - q) * (1 - spec), (1 - q) * spec], size=20_000)
     tp, fn, fp, _ = table.T
     standardised = (tp - fp * t / (1 - t)) / (tp + fn)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from sklearn.metrics import roc_auc_score
 
 from conftest import shared_path
-from retinabench.metrics import selective
-from retinabench.metrics.selective import referred_names, referred_values
+from retinabench.metrics import classification, rejection
+from retinabench.metrics.classification import referred_names, referred_values
 from retinabench.metrics.weighted_images import Cases
 from support.repeated import weighted_and_repeated
 from support.shared_inputs import answers, cases_of, images
@@ -24,9 +24,9 @@ def weighted(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_fd_shifts_on_real_sizes(name):
     w, truth = weighted(name), answers("reference_outputs")[name]["fd_shifts"]
-    assert selective.aurc_of(w) == pytest.approx(truth["aurc"], abs=1e-12)
-    assert selective.e_aurc_of(w) == pytest.approx(truth["eaurc"], abs=1e-12)
-    assert selective.augrc_of(w) == pytest.approx(truth["augrc"], abs=1e-12)
+    assert classification.aurc_of(w) == pytest.approx(truth["aurc"], abs=1e-12)
+    assert classification.e_aurc_of(w) == pytest.approx(truth["eaurc"], abs=1e-12)
+    assert classification.augrc_of(w) == pytest.approx(truth["augrc"], abs=1e-12)
 
 
 N = 100
@@ -46,15 +46,17 @@ def test_fd_shifts_unit_cases(case):
     confidence, correct = (FD_INPUTS[name].astype(float) for name in case.split("|"))
     w = Cases(np.zeros(N), np.where(correct > 0.5, 0.1, 0.9), -confidence).weighted()
     aurc, e_aurc, _, augrc = answers("fd_shifts_cases")[case]
-    found = selective.aurc_of(w), selective.e_aurc_of(w), selective.augrc_of(w)
+    found = classification.aurc_of(w), classification.e_aurc_of(w), classification.augrc_of(w)
     assert found == pytest.approx((aurc, e_aurc, augrc), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["n400", "tiny10"])
 def test_rc_index(name):
     w, truth = weighted(name), answers("own_outputs")["rc_index"][name]
-    assert selective.rc_index_of(w) == pytest.approx(truth["grid_0_0.9_step0.1"], abs=1e-12)
-    np.testing.assert_allclose(selective.accuracy_at(w, 1 - selective.RC_GRID), truth["curve_0_0.9"], atol=1e-12)
+    assert classification.rc_index_of(w) == pytest.approx(truth["grid_0_0.9_step0.1"], abs=1e-12)
+    np.testing.assert_allclose(
+        classification.accuracy_at(w, 1 - classification.RC_GRID), truth["curve_0_0.9"], atol=1e-12
+    )
 
 
 def test_rc_index_of_the_published_kaggle_curves():
@@ -64,7 +66,7 @@ def test_rc_index_of_the_published_kaggle_curves():
     for method, value in truth.items():
         ours = [r for r in rows if r[:3] == ["diabetic_retinopathy_diagnosis", "accuracy", method]]
         kept, accuracy = np.array([[float(r[3]), float(r[4]) / 100] for r in ours])[::-1].T
-        assert selective.rc_area(1 - kept, accuracy) == pytest.approx(value, abs=1e-9)
+        assert classification.rc_area(1 - kept, accuracy) == pytest.approx(value, abs=1e-9)
 
 
 @settings(max_examples=80, deadline=None)
@@ -73,7 +75,7 @@ def test_identities(case):
     y, p, u, weight = case
     w = Cases(y, p, u).weighted(weight)
     err = w.mean(w.cases.error)
-    auroc, augrc, prr = selective.failure_auroc_of(w), selective.augrc_of(w), selective.prr_of(w)
+    auroc, augrc, prr = classification.failure_auroc_of(w), classification.augrc_of(w), classification.prr_of(w)
     if 1e-9 < err < 1 - 1e-9:
         assert augrc == pytest.approx((1 - auroc) * (1 - err) * err + err**2 / 2, abs=1e-12)
         assert prr == pytest.approx(2 * auroc - 1, abs=1e-9)
@@ -91,7 +93,7 @@ def test_augrc_against_shifts():
         truth = answers("reference_outputs")[name]["shifts"]
         w = Cases(y, p, u).weighted()
         n, err = len(y), w.mean(w.cases.error)
-        r_auc = (n * selective.augrc_of(w) + err / 2) / (n + 1)
+        r_auc = (n * classification.augrc_of(w) + err / 2) / (n + 1)
         assert r_auc == pytest.approx(truth["rauc_error"], abs=3e-6 if name == "n400_tied" else 3e-7)
 
 
@@ -100,12 +102,12 @@ def test_areas_by_hand():
     w = Cases([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.6], [0.1, 0.2, 0.3, 0.4]).weighted()
     risk = [0, 1 / 2, 1 / 3, 1 / 2]
     trapezoid = 0.25 * (0 + (risk[0] + risk[1]) / 2 + (risk[1] + risk[2]) / 2 + (risk[2] + risk[3]) / 2)
-    assert selective.aurc_of(w) == pytest.approx(trapezoid)
-    assert selective.e_aurc_of(w) == pytest.approx(trapezoid - (0.5 + 0.5 * np.log(0.5)))
+    assert classification.aurc_of(w) == pytest.approx(trapezoid)
+    assert classification.e_aurc_of(w) == pytest.approx(trapezoid - (0.5 + 0.5 * np.log(0.5)))
     cumulated = np.array([0, 0, 1, 1, 2]) / 4
-    assert selective.augrc_of(w) == pytest.approx(0.25 * (cumulated[1:] + cumulated[:-1]).sum() / 2)
-    assert selective.failure_auroc_of(w) == pytest.approx(3 / 4)
-    assert selective.prr_of(w) == pytest.approx(2 * 3 / 4 - 1)
+    assert classification.augrc_of(w) == pytest.approx(0.25 * (cumulated[1:] + cumulated[:-1]).sum() / 2)
+    assert classification.failure_auroc_of(w) == pytest.approx(3 / 4)
+    assert classification.prr_of(w) == pytest.approx(2 * 3 / 4 - 1)
 
 
 def risks(wrong, uncertainty):
@@ -121,7 +123,7 @@ def risks(wrong, uncertainty):
 def test_the_accuracy_of_the_retained_is_that_of_the_most_certain():
     w, copies = weighted_and_repeated()
     n = len(copies[0][0])
-    found = selective.accuracy_at(w, np.arange(1.0, n + 1) / n)
+    found = classification.accuracy_at(w, np.arange(1.0, n + 1) / n)
     for row, (y, p, u, _) in enumerate(copies):
         expected = 1 - np.array(risks(((p > 0.5) != y).astype(float), u)) / np.arange(1, n + 1)
         np.testing.assert_allclose(found[row], expected, atol=1e-12)
@@ -165,17 +167,19 @@ def folds_of(random, sizes=(80, 80, 120), signal=0.0):
 def test_the_index_of_the_vertical_average_is_the_mean_of_the_folds():
     for signal in (0.0, 0.3, 2.0):
         folds = folds_of(np.random.default_rng(0), signal=signal)
-        vertical = selective.rc_area(selective.RC_GRID, selective.vertical_accuracy(folds, selective.RC_GRID))
-        assert vertical == pytest.approx(np.mean([selective.rc_index_of(w) for w in folds]), abs=1e-12)
+        vertical = classification.rc_area(
+            classification.RC_GRID, rejection.vertical_accuracy(folds, classification.RC_GRID)
+        )
+        assert vertical == pytest.approx(np.mean([classification.rc_index_of(w) for w in folds]), abs=1e-12)
 
 
 def test_the_band_holds_19_of_20_curves_of_random_order_at_each_point():
     random = np.random.default_rng(1)
-    low, high = selective.random_band(folds_of(random), selective.RC_GRID[1:])
+    low, high = rejection.random_band(folds_of(random), classification.RC_GRID[1:])
     labelled = folds_of(random)
-    low, high = selective.random_band(labelled, selective.RC_GRID[1:])
+    low, high = rejection.random_band(labelled, classification.RC_GRID[1:])
     curves = np.array([
-        selective.vertical_accuracy([w.cases.reordered(random.random(len(w.cases))).weighted() for w in labelled], selective.RC_GRID[1:])
+        rejection.vertical_accuracy([w.cases.reordered(random.random(len(w.cases))).weighted() for w in labelled], classification.RC_GRID[1:])
         for _ in range(2000)
     ])  # fmt: skip
     inside = ((curves >= low) & (curves <= high)).mean(axis=0)
@@ -189,14 +193,14 @@ def test_steadiness_of_known_curves():
     wrong = np.arange(n) >= 80
     for order, rises, fall in ((np.arange(n), 1.0, 0.0), (-np.arange(n), 0.0, 0.8), (np.zeros(n), 0.0, 0.0)):
         w = Cases(np.zeros(n), np.where(wrong, 0.9, 0.1), order).weighted()
-        found = selective.steadiness([w])
+        found = rejection.steadiness([w])
         assert found[:2] == pytest.approx((rises, fall), abs=1e-12)
 
 
 def test_p_values_of_steadiness_hold_in_random_order_and_see_a_signal():
     random = np.random.default_rng(2)
-    null = np.array([selective.steadiness(folds_of(random), seed, 199)[2:] for seed in range(400)])
+    null = np.array([rejection.steadiness(folds_of(random), seed, 199)[2:] for seed in range(400)])
     # A p-value of a test is at most 0.05 in one of twenty cases; 400 of them: four standard errors are 0.044.
     assert (null <= 0.05).mean(axis=0).max() < 0.05 + 0.044
     assert (null <= 0.5).mean(axis=0).max() < 0.5 + 0.1
-    assert max(selective.steadiness(folds_of(random, signal=1.0))[2:]) < 0.01
+    assert max(rejection.steadiness(folds_of(random, signal=1.0))[2:]) < 0.01

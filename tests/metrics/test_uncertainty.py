@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from conftest import shared_path
 from retinabench.core.errors import InputError
-from retinabench.metrics.uncertainty import UNCERTAINTIES, binary_entropy, decompose, margin, referral_uncertainty
+from retinabench.metrics.decisions import UNCERTAINTIES, binary_entropy, decompose, margin, referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 FIELDS = {

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retinabench.core.errors import InputError
-from retinabench.metrics import selective
+from retinabench.metrics import classification
 from retinabench.metrics.referral_curves import METRICS, area_of, coarse_auprc_area
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, RankedImages, Weighted, is_positive
@@ -72,7 +72,7 @@ def functions():
     """All functions of many weightings: scores, areas of curves, the coarse area, and all values of two referred shares."""
     found = {name: spec for name, spec in SCORES.items() if not spec.by_rows and name != "referral_auprc_area"}
     found |= {f"area of {metric}": lambda w, m=metric: area_of(w, m) for metric in METRICS if metric != "auprc"}
-    found |= {f"at {r}": lambda w, r=r: selective.referred_values(w, r) for r in (0.1, 0.95)}
+    found |= {f"at {r}": lambda w, r=r: classification.referred_values(w, r) for r in (0.1, 0.95)}
     return found | {"coarse": coarse_auprc_area}
 
 

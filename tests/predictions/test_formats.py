@@ -14,9 +14,8 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.predictions import formats
-from retinabench.predictions.formats import read_table
-from retinabench.predictions.io import read_predictions
+from retinabench.predictions import io as files
+from retinabench.predictions.io import read_predictions, read_table
 from support.prediction_bytes import DIALECTS, NONE, TABLE, npz, parquet, read_bytes, refused
 
 
@@ -59,14 +58,14 @@ def test_a_long_cell_of_a_further_column_leaves_the_column_out(tmp_path):
 def test_declared_values_and_encodings_are_checked_first(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     pa.parquet.write_table(table(100), path)
-    monkeypatch.setattr(formats, "MAX_VALUES", 250)
+    monkeypatch.setattr(files, "MAX_VALUES", 250)
     with pytest.raises(InputError, match="unfolds to 300 values"):
         read_predictions(path)
     assert read_table(path, ["label"]).num_rows == 100
     pa.parquet.write_table(table(4), path, use_dictionary=False, column_encoding={"image_id": "DELTA_BYTE_ARRAY"})
     with pytest.raises(InputError, match="DELTA_BYTE_ARRAY"):
         read_predictions(path)
-    monkeypatch.setattr(formats, "MAX_FOOTER", 100)
+    monkeypatch.setattr(files, "MAX_FOOTER", 100)
     with pytest.raises(InputError, match="describes its columns"):
         read_predictions(path)
 

@@ -16,9 +16,10 @@ from hypothesis.extra import numpy as hnp
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.predictions import columns, formats
+from retinabench.predictions import columns
+from retinabench.predictions import io as files
 from retinabench.predictions.check import plain_id
-from retinabench.predictions.io import find_files, method_names, notes_of_files
+from retinabench.predictions.several import find_files, method_names, notes_of_files
 from support.prediction_bytes import NONE, npz, parquet, read_bytes, refused
 
 
@@ -153,9 +154,9 @@ def test_files_that_are_too_large_are_refused_before_they_are_read(folder, monke
     rows = "".join(f"i{k},{k % 2},0.5\n" for k in range(3000)).encode()
     monkeypatch.setattr(columns, "MAX_ROWS", 2000)
     monkeypatch.setattr(columns, "MAX_VALUES", 8000)
-    monkeypatch.setattr(formats.pa.csv, "read_csv", None)  # never called
+    monkeypatch.setattr(files.pa.csv, "read_csv", None)  # never called
     refused(folder, b"image_id,label,prob\n" + rows, "holds 3,001 rows of 1 samples, more than are scored at once")
-    monkeypatch.setattr(formats, "MAX_CSV_BYTES", 100)
+    monkeypatch.setattr(files, "MAX_CSV_BYTES", 100)
     refused(folder, b"image_id,label,prob\n" + rows, "is larger than")
     ids = [f"i{k}" for k in range(3000)]
     sink = io.BytesIO()

@@ -1,7 +1,6 @@
 """A small table with everything that a table can hold, hostile names among it."""
 
-from retinabench.reports.toolkit.number_format import Place
-from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
+from retinabench.reports.toolkit.tables import Block, Cell, Column, Place, Row, Table
 
 HOSTILE = "<b>|*_ [x](y) $a$ & 50 %"
 

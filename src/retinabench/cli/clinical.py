@@ -32,7 +32,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.files import sha256, write_json
 
 if TYPE_CHECKING:
-    from retinabench.metrics.clinical.screening_report import ScreeningReport
+    from retinabench.metrics.clinical.screening import ScreeningReport
     from retinabench.metrics.guarantees.transfer import Transfer
     from retinabench.metrics.guarantees.triage import Triage
     from retinabench.predictions.table import Predictions
@@ -92,7 +92,7 @@ def clinic(
     reader: FileReader = PLAIN,
 ) -> None:
     """Say whether a model's uncertainty can drive referral: what is missed, what it costs, for whom it fails."""
-    from retinabench.metrics.clinical.screening_report import clinic as screen
+    from retinabench.metrics.clinical.screening import clinic as screen
     from retinabench.reports.clinic import clinic_summary
 
     reader_rates, wanted = _pair("--reader", human), _pair("--goal", goal)
@@ -107,7 +107,7 @@ def clinic(
     print_result(clinic_summary(result), json, lambda: _json(result))
     print_notes(result.notes)
     if out is not None:
-        from retinabench.metrics.policies import policy_grid
+        from retinabench.metrics.clinical.screening_table import policy_grid
         from retinabench.reports.clinic import write_clinic
 
         with progress_of(quiet).track("Trying other thresholds", 1, unit="file") as advance:
@@ -266,7 +266,7 @@ def transfer(
     from retinabench.metrics.guarantees.triage import triage
     from retinabench.metrics.guarantees.within import Within
     from retinabench.metrics.guarantees.within import within as within_groups
-    from retinabench.predictions.io import find_files
+    from retinabench.predictions.several import find_files
     from retinabench.reports.guarantees import summary, write_certificate
 
     if confidence is not None and not 0 < confidence < 1:
@@ -360,7 +360,7 @@ def apply(
     Exit code 4: the images have drifted; the lists are written all the same.
     """
     from retinabench.metrics.actions import read_rule
-    from retinabench.predictions.io import find_files, notes_of_files
+    from retinabench.predictions.several import find_files, notes_of_files
     from retinabench.reports.actions import apply_files, apply_summary
 
     rule, paths = read_rule(certificate), find_files(files)
@@ -397,7 +397,7 @@ def monitor(
     """Watch whether a certificate still holds on new patients: drift without labels, risk with them."""
     from retinabench.metrics.actions import read_rule
     from retinabench.metrics.monitoring import monitor as watch
-    from retinabench.predictions.io import notes_of_files
+    from retinabench.predictions.several import notes_of_files
     from retinabench.reports.monitoring import headline, monitor_tables
 
     certified = read_rule(certificate)

@@ -21,7 +21,7 @@ from retinabench.cli.application import (
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
-    from retinabench.reports.evaluation.examples import ImageSource
+    from retinabench.reports.toolkit.figures import ImageSource
 
 BenchmarkName = Annotated[
     str | None, option("--benchmark", "NAME", "A frozen benchmark; default: all, or the one whose images a file holds.")

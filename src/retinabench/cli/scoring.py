@@ -63,7 +63,7 @@ def counted(predictions: list[Predictions], per: str, scoring: Scoring) -> tuple
     """Return what is scored, images or patients, and how: patients have an uncertainty of their own."""
     if per == "image":
         return predictions, scoring
-    from retinabench.metrics.clinical.by_patient import by_patient
+    from retinabench.metrics.decisions import by_patient
 
     people = [by_patient(one, scoring.uncertainty, scoring.threshold) for one in predictions]
     return people, replace(scoring, uncertainty="own")
@@ -86,11 +86,17 @@ def score(
     """Score predictions of any model from any framework: no training, no PyTorch."""
     from rich.console import Group
 
-    from retinabench.metrics.paired import check_seeds, have_same_images
     from retinabench.metrics.rejection import compare_uncertainties
     from retinabench.metrics.scoring import frozen_threshold
     from retinabench.metrics.scoring import score as score_predictions
-    from retinabench.predictions.io import find_files, join_folds, method_names, notes_of_files
+    from retinabench.predictions.several import (
+        check_seeds,
+        find_files,
+        have_same_images,
+        join_folds,
+        method_names,
+        notes_of_files,
+    )
     from retinabench.reports.evaluation.terminal import rejections_table, scores_json, scores_table
 
     paths = find_files(files)
@@ -178,8 +184,7 @@ def compare(
 ) -> None:
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
     from retinabench.metrics.comparison import compare as compare_predictions
-    from retinabench.metrics.paired import check_seeds
-    from retinabench.predictions.io import find_files, method_names
+    from retinabench.predictions.several import check_seeds, find_files, method_names
     from retinabench.reports.evaluation.terminal import comparison_table
 
     paths = files if len(files) == 2 else find_files(files)

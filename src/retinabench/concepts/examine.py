@@ -32,7 +32,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.files import write_json
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.settings import read_toml
-from retinabench.metrics.clinical.thresholds import DecisionThreshold
+from retinabench.metrics.decisions import DecisionThreshold
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.check import Check
-from retinabench.predictions.formats import read_table
+from retinabench.predictions.io import read_table
 
 SPLITS = ("train", "validation", "test")
 MODERATE = 2  # the lowest grade that is referable unless a task says otherwise

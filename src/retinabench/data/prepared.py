@@ -37,7 +37,7 @@ from retinabench.core.results import Document, JsonObject
 from retinabench.core.untrusted import inside, kept_inside
 from retinabench.core.version import __version__
 from retinabench.data.dataset import MODERATE, Records, join, referable
-from retinabench.predictions.formats import DAMAGED_ARRAYS, read_table
+from retinabench.predictions.io import DAMAGED_ARRAYS, read_table
 
 
 def mapped_shard(path: Path, size: int) -> NDArray[np.uint8]:

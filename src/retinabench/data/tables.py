@@ -31,8 +31,7 @@ from retinabench.data.prepare import begin_folder, place_of
 from retinabench.data.prepared import COMPLETE, FEATURES, FORMAT, Prepared, complete, open_prepared
 from retinabench.predictions.check import Check, named_by_row
 from retinabench.predictions.columns import check_count, from_arrow, to_arrow
-from retinabench.predictions.formats import csv_columns, csv_dialect, read_table
-from retinabench.predictions.io import unreadable
+from retinabench.predictions.io import csv_columns, csv_dialect, read_table, unreadable
 from retinabench.predictions.values import combined
 
 ROLES = ("label", "patient", "image", "split")

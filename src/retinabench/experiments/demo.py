@@ -61,11 +61,9 @@ def run_demo(
     files[f"deep ensemble of {SEEDS}"] = [predictions("demo/ensemble", seed)]
     with progress.track("Scores, intervals and figures", 100, unit="%") as advance:
         tell = percent_steps(advance)
-        found = evaluate_methods(
-            files, EvaluationSettings(seed=seed), progress=lambda what, share: tell(what, 0.9 * share)
-        )
+        found = evaluate_methods(files, EvaluationSettings(seed=seed), progress=lambda share: tell(0.9 * share))
         page = write_evaluation(found, out / "report", images=data.image)
-        tell("report written", 1.0)
+        tell(1.0)
     names = [name for name, of_seeds in files.items() for _ in of_seeds]
     scores = [one for of_seeds in found.files for one in of_seeds]
     Console().print(scores_table(names, scores, {name: found.controls(name) for name in found.sets}))

@@ -30,7 +30,7 @@ from retinabench.inspection.alignment import (
     magnitudes,
     spectrum,
 )
-from retinabench.predictions.formats import read_table
+from retinabench.predictions.io import read_table
 
 NAME = "files.parquet"
 

@@ -34,8 +34,8 @@ from retinabench.inspection.duplicates import (
     read_pixels,
 )
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.number_format import join_names
 from retinabench.reports.toolkit.pages import Finding
+from retinabench.reports.toolkit.tables import join_names
 
 GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
 LABELS = ("not referable", "referable")

@@ -28,9 +28,19 @@ from retinabench.inspection.duplicates import BLURRED, CORRELATED, EVENLY, CopyG
 from retinabench.inspection.inspection import Inspection, Outlier, findings, inspect_data, split_names
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.number_format import COUNT, THREE_DIGITS, NumberFormat, join_names, plain
 from retinabench.reports.toolkit.pages import Fact, counted
-from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table
+from retinabench.reports.toolkit.tables import (
+    COUNT,
+    THREE_DIGITS,
+    Block,
+    Cell,
+    Column,
+    NumberFormat,
+    Row,
+    Table,
+    join_names,
+    plain,
+)
 
 COLUMNS, ROWS = 6, 4
 SIDE, LINE, GAP = 160, 15, 10

@@ -33,9 +33,8 @@ from retinabench.core.settings import read_checked
 from retinabench.core.untrusted import csv_text
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.groups import group_labels
-from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
+from retinabench.metrics.decisions import ABOVE_HALF, UNCERTAINTIES, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.guarantees.goals import Goal, Per
-from retinabench.metrics.uncertainty import UNCERTAINTIES, referral_uncertainty
 from retinabench.predictions.check import Check, own_patients
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows

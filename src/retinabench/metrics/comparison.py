@@ -22,7 +22,7 @@ from retinabench.core.seeds import numpy_generator
 from retinabench.core.untrusted import shown
 from retinabench.metrics.arrays import Floats
 from retinabench.metrics.bootstrap import check_level, percentile_interval
-from retinabench.metrics.clinical.thresholds import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold
+from retinabench.metrics.decisions import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.image_sets import SET_LABELS, SETS
 from retinabench.metrics.intervals import holm, min_p
 from retinabench.metrics.paired import (
@@ -31,21 +31,18 @@ from retinabench.metrics.paired import (
     OnSet,
     PairTest,
     Side,
-    Subsets,
     Wanted,
-    align,
     notes_on,
     paired_sets,
     places,
     ranks,
-    seeds_of,
 )
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import PLOTTED, check_known
 from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold
-from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.predictions.several import Subsets, align, seeds_of
 from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from retinabench.core.results import (
 )
 from retinabench.metrics.actions import HINT, FrozenRule, read_rule
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.clinical.by_patient import patient_uncertainty, worst_images
+from retinabench.metrics.decisions import patient_uncertainty, significant, worst_images
 from retinabench.metrics.follow_up import (
     Visits,
     Watched,
@@ -58,13 +58,13 @@ from retinabench.metrics.follow_up import (
     onset,
     windows,
 )
-from retinabench.metrics.guarantees.goals import SEVERE, Goal, ReferralCases, ratio_interval, weights
+from retinabench.metrics.guarantees.goals import Goal, ReferralCases, ratio_interval, weights
 from retinabench.metrics.guarantees.triage import TARGETS_OF, Side, zone_cases
 from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
-from retinabench.metrics.uncertainty import significant
 from retinabench.metrics.weighted_images import is_positive
 from retinabench.predictions.check import is_own, refuse_alike, refuse_partly
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import SEVERE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,18 +12,24 @@ built on the networks of another one; else they are independent. `docs/compariso
 
 No p-value is bounded below by the number of replicates.
 
+Ensembles of K of the same n seeds share members: their values are not independent, and their standard deviation over
+the square root of their number is too small. The mean over subsets is a U-statistic of the n seeds; its standard error is
+estimated by the delete-one jackknife over seeds. For K = 1 it is the usual standard error.
+
 References:
     Satterthwaite, An approximate distribution of estimates of variance components, Biometrics Bull. 2:110 (1946).
     Bonett and Price, Adjusted Wald confidence interval for a difference of binomial proportions based on paired data,
     J. Educ. Behav. Stat. 37:479 (2012).
+    Arvesen, Jackknifing U-statistics, Ann. Math. Stat. 40:2076 (1969).
+    Efron and Stein, The jackknife estimate of variance, Ann. Stat. 9:586 (1981).
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -34,8 +40,8 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import Document
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import Steps
-from retinabench.metrics.clinical.thresholds import FrozenThreshold
-from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, image_sets
+from retinabench.metrics.decisions import FrozenThreshold, referral_uncertainty
+from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, image_sets, replicates_of
 from retinabench.metrics.intervals import (
     ALL_ALIKE,
     ONE_PATIENT,
@@ -51,20 +57,15 @@ from retinabench.metrics.intervals import (
     sign_flip_p_value,
     t_test,
 )
-from retinabench.metrics.over_seeds import seed_effects
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.replicates import replicates_of
 from retinabench.metrics.score_results import check_known
-from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Weighted
 from retinabench.predictions.check import without_patients
-from retinabench.predictions.columns import DOMAINS
-from retinabench.predictions.io import notes_of_files
+from retinabench.predictions.several import Subsets, notes_of_files
 from retinabench.predictions.table import Predictions
 
 LEVEL = 0.95
 SAME_ORDER = "no interval: both models rank the images in the same order"
-Subsets = Sequence[tuple[Hashable, ...]]
 Wanted = Sequence[str] | Mapping[str, Sequence[str]] | None
 """Names of scores, on every set or by set; None for those of `score`."""
 Entry = TypeVar("Entry", bound=Document)
@@ -95,105 +96,6 @@ class PairedSet:
     point: Floats
     draws: Floats
     whole: tuple[Weighted, ...]
-
-
-def align(models: Sequence[Predictions]) -> list[Predictions]:
-    """Return the test splits of the models, with their rows in the order of the first; refuse other images or another truth."""
-    tests = []
-    for model in models:
-        test = model.select(split="test")
-        if test is None:
-            raise InputError("holds no image of the test split", file=model.source)
-        tests.append(test)
-    first = tests[0]
-    aligned = [first]
-    for number, other in enumerate(tests[1:], start=2):
-        aligned.append(other.take(_matching_rows(first, other, number)))
-    return aligned
-
-
-def check_seeds(names: Sequence[str], models: Sequence[Predictions]) -> None:
-    """Refuse predictions of one name that cannot be seeds of one method: of other test images, or copies of each other."""
-    of_name: dict[str, list[Predictions]] = {}
-    for name, model in zip(names, models, strict=True):
-        of_name.setdefault(name, []).append(model)
-    for name, runs in of_name.items():
-        if len(runs) > 1:
-            try:
-                aligned = align(runs)
-            except InputError as error:
-                hint = f"Both are named '{name}', and seeds of a method predict the same images: use --method for names of their own."
-                raise InputError(
-                    error.problem, file=error.file, row=error.row, column=error.column, hint=hint
-                ) from None
-            _refuse_copies(aligned)
-
-
-def _refuse_copies(runs: Sequence[Predictions]) -> None:
-    """Refuse aligned runs of one method that predict the same; a deterministic method may, with seeds that differ."""
-    known: dict[bytes, list[Predictions]] = {}
-    for number, run in enumerate(runs, start=1):
-        own = b"" if run.uncertainty is None else run.uncertainty.tobytes()
-        alike = known.setdefault(hashlib.sha256(run.probs.tobytes() + own).digest(), [])
-        for earlier in alike:
-            seeds = [one.metadata.get("seed") for one in (earlier, run)]
-            if None in seeds or seeds[0] == seeds[1]:
-                raise InputError(
-                    f"predicts the same as {earlier.source or 'an earlier model'}: a copy is not another seed",
-                    file=run.source or f"model {number}",
-                    hint="Leave it out, or state the seed of each file by --model-seed.",
-                )
-        alike.append(run)
-
-
-def have_same_images(models: Sequence[Predictions]) -> bool:
-    if len(models) < 2:  # ids of millions of images take long to sort
-        return True
-    for domain in DOMAINS:
-        of_models = [np.sort(one.image_id[(one.split == "test") & (one.domain == domain)]) for one in models]
-        some = [ids for ids in of_models if len(ids)]
-        if any(not np.array_equal(some[0], ids) for ids in some[1:]):
-            return False
-    return True
-
-
-def _matching_rows(first: Predictions, other: Predictions, number: int) -> NDArray[np.intp]:
-    where = other.source or f"model {number}"
-    order = np.argsort(other.image_id, kind="stable")
-    place = np.minimum(np.searchsorted(other.image_id[order], first.image_id), len(order) - 1)
-    rows = order[place]
-    absent = other.image_id[rows] != first.image_id
-    if absent.any():
-        image = first.image_id[np.flatnonzero(absent)[0]][:60]
-        raise InputError(
-            f"lacks {int(absent.sum())} of the {len(first)} images of {first.source or 'model 1'}, such as '{image}'",
-            file=where,
-            hint="Paired comparison needs predictions of the same images.",
-        )
-    if len(other) != len(first):
-        extra = other.image_id[~np.isin(other.image_id, first.image_id)][0][:60]
-        raise InputError(
-            f"holds {len(other) - len(first)} images that {first.source or 'model 1'} lacks, such as '{extra}'",
-            file=where,
-            hint="Paired comparison needs predictions of the same images.",
-        )
-    for column in ("label", "domain", "patient_id", "grade"):
-        ours, theirs = getattr(first, column), getattr(other, column)
-        if ours is None or theirs is None:
-            continue
-        theirs = theirs[rows]
-        known = (ours >= 0) & (theirs >= 0) if column == "grade" else True
-        if (differ := np.flatnonzero((ours != theirs) & known)).size:
-            row = int(differ[0])
-            raise InputError(
-                f"is '{theirs[row]}' for image '{first.image_id[row][:60]}' where {first.source or 'model 1'} has "
-                f"'{ours[row]}'",
-                file=where,
-                row=other.file_row(rows[row]),
-                column=column,
-                hint="Both files must hold the same truth.",
-            )
-    return rows
 
 
 def paired_sets(
@@ -459,10 +361,67 @@ def _explained(found: PairTest, draws: Floats) -> PairTest:
     return PairTest(found.difference, p=found.p, why=why)
 
 
-def seeds_of(name: str, files: Sequence[Predictions]) -> Subsets:
-    """Return the seeds behind each file as the files state them; of files that do not, labels that no other model has."""
-    stated = [one.metadata.get("member_seeds") or one.metadata.get("seed") for one in files]
-    subsets = [tuple(seeds) if isinstance(seeds, list) else (seeds,) for seeds in stated]
-    if None in stated or len(set(subsets)) < len(subsets):
-        return [((name, k),) for k in range(len(files))]
-    return subsets
+@dataclass(frozen=True)
+class Aggregate:
+    """Mean, standard deviation (ddof 1), standard error (std / sqrt(n)) and number of runs; NaN where undefined."""
+
+    mean: float
+    std: float
+    error: float
+    runs: int
+
+
+def aggregate(values: ArrayLike | Sequence[float | None]) -> Aggregate:
+    """Mean and standard error over runs, ddof 1; undefined runs (None, NaN) make the aggregate undefined.
+
+    A run without a value is not dropped without a note, as the released code drops it. The
+    error of one run is NaN. Ensembles that share members are not independent runs: their error is too small.
+    """
+    v = np.array([np.nan if x is None else x for x in np.asarray(values, object).tolist()], np.float64)
+    if not len(v):
+        raise InputError("no runs to aggregate")
+    std = float(v.std(ddof=1)) if len(v) > 1 else np.nan
+    return Aggregate(float(v.mean()), std, std / float(np.sqrt(len(v))), len(v))
+
+
+def mean_over_subsets(
+    values: Sequence[float | None], subsets: Sequence[tuple[int, ...]], seeds: int, rules: str = "corrected"
+) -> Aggregate:
+    """Return the mean over subsets of seeds with its standard error. Shapes: `values` (M,)."""
+    found = aggregate(values)
+    if rules == "published":
+        std = float(np.asarray(values, np.float64).std()) if np.isfinite(found.mean) else np.nan
+        return Aggregate(found.mean, std, std / float(np.sqrt(len(values))), found.runs)
+    size = len(subsets[0])
+    if size == 1 or (len(subsets) > 1 and len(_members(subsets)) == size * len(subsets)):
+        return found
+    error = np.nan
+    if seeds > size and len(subsets) == comb(seeds, size) and np.isfinite(found.mean):
+        effects = seed_effects(np.asarray(values, np.float64).tolist(), subsets)  # none where a seed is in every subset
+        error = float(np.sqrt(sum(e**2 for e in effects.values()))) if effects else np.nan
+    return Aggregate(found.mean, found.std, error, found.runs)
+
+
+def seed_effects(values: ArrayLike, subsets: Sequence[tuple[Hashable, ...]]) -> dict[Hashable, float]:
+    """Return by seed its part e of the mean over M subsets, scaled so that the sum of e² is the variance of the mean over seeds.
+
+    With n seeds, mean m_(s) without the subsets of seed s, and mean m of these: e_s = sqrt((n - 1) / n) (m_(s) - m), the delete-one
+    jackknife. Of single seeds the sum of e² is their variance (ddof 1) over n. Subsets that share no seed are units by themselves.
+    Empty for a single subset, and where a seed is in every subset: nothing is known of other seeds.
+    """
+    members = _members(subsets)
+    apart = len(members) == sum(map(len, subsets))
+    units: list[Hashable] = sorted(subsets, key=str) if apart else list(members)
+    v = np.asarray(values, np.float64).tolist()
+    without = [
+        [value for value, subset in zip(v, subsets, strict=True) if unit not in ([subset] if apart else subset)]
+        for unit in units
+    ]
+    if len(units) < 2 or not all(without):
+        return {}
+    means, n = np.array([np.mean(part) for part in without]), len(units)
+    return dict(zip(units, (np.sqrt((n - 1) / n) * (means - means.mean())).tolist(), strict=True))
+
+
+def _members(subsets: Sequence[tuple[Hashable, ...]]) -> list[Hashable]:
+    return sorted({seed for subset in subsets for seed in subset}, key=str)

@@ -1,37 +1,314 @@
-"""`plan`: how many patients a study needs, from what is assumed or from a pilot.
+"""`plan`: how many patients a study needs for every question that is put to it, from what is assumed or from a pilot.
 
-`plan_study`: how many patients a study needs, for every question that is put to it, before any data or from a pilot.
+The variance of an AUROC A is that of DeLong's and Obuchowski's placement values: with V1 and V0 their variances among the images of the
+classes (`placement_variances`), n1 and n0 images, and D1 and D0 the design effects of a correlation of .8 within a patient,
+
+    variance = D1 V1 / n1 + D0 V0 / n0
+
+A study is large enough where the interval that `score` prints, pseudo-patients included, has the stated half-width at this variance; a pilot's own
+variance is taken where there is one. About every second study then reaches the half-width.
+
+The others count independent images of one class, which are then turned into images and patients.
+
+The four criteria of Riley et al., each as the number of independent images whose standard error gives a 95 % interval of
+the stated width. What a model's linear predictors logit(p) look like is taken from a pilot; or from the AUROC and the
+prevalence, as those of a calibrated model with normal scores (logit(p) is normal in each class, with standard deviation
+d = sqrt(2) Phi^-1(AUROC) and means logit(prevalence) +- d^2/2).
 
 >>> aims = Aims(half_width=0.05)
 >>> plan_study(Assumptions(prevalence=0.2, sensitivity=0.9, specificity=0.9), aims)["sensitivity"].patients
 561
+
+References:
+    Riley, Debray, Collins, Archer, Ensor, van Smeden and Snell, Minimum sample size for external validation of a clinical
+    prediction model with a binary outcome, Stat. Med. 40:4230 (2021).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import logit
+from numpy.typing import ArrayLike
+from scipy import stats
+from scipy.optimize import brentq
+from scipy.special import expit, logit, owens_t
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import BLUE, Document, JsonObject, Row, Tabular, axes_or_new
-from retinabench.metrics import sample_sizes
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import check_level
+from retinabench.metrics.bootstrap import check_level, cluster_codes
 from retinabench.metrics.clinical.screening_table import two_by_two
-from retinabench.metrics.clinical.thresholds import DEFAULT, DecisionThreshold, FrozenThreshold
-from retinabench.metrics.intervals import auroc_error
-from retinabench.metrics.sample_sizes import Clusters, intra_patient_correlation
+from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, FrozenThreshold
+from retinabench.metrics.intervals import auroc_error, auroc_interval
+from retinabench.metrics.proportions import binary, clopper_pearson
 from retinabench.metrics.weighted_images import EPS, is_positive
 from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+MOST = 10_000_000  # No study has more images.
+EYES = 0.8  # correlation of the placements of a patient's images of one class, as of a real model's two eyes
+Z = float(stats.norm.ppf(0.975))
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """How images are shared by patients.
+
+    A design effect D says that D dependent images tell as much as one independent image: 1 + (size - 1) x correlation, with
+    the size of the group of images that share a patient *and* a label, as met by a random image of that label.
+    """
+
+    images_per_patient: float = 2.0  # mean
+    correlation: float = 0.5  # of being right on two images of a patient with the same label
+    disease_correlation: float = 0.8  # of the labels of two images of a patient; 1: both eyes or neither
+    mates: float | None = None  # mean number of images of the patient of a random image; None: all have equally many
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.images_per_patient < np.inf:
+            raise InputError(
+                f"a patient has {self.images_per_patient:g} images", hint="The mean is 1 or more, such as 2."
+            )
+        for name in ("correlation", "disease_correlation"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"the {name.replace('_', ' ')} is {getattr(self, name):g}", hint="It lies in [0, 1].")
+
+    def positive_effect(self, prevalence: float) -> float:
+        return self._effect(prevalence + self.disease_correlation * (1 - prevalence))
+
+    def negative_effect(self, prevalence: float) -> float:
+        return self._effect(1 - prevalence + self.disease_correlation * prevalence)
+
+    @property
+    def effect(self) -> float:
+        return self._effect(1.0)
+
+    def _effect(self, shared: float) -> float:
+        """Return 1 + (m - 1) x P(another image of the patient has the label of this one) x correlation."""
+        size = self.images_per_patient if self.mates is None else self.mates
+        return 1 + (size - 1) * shared * self.correlation
+
+
+def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike | Sequence[Hashable]) -> float:
+    """Return the correlation of a yes/no outcome between images of a patient.
+
+    With Y_i successes among the m_i images of patient i, M images, G patients and p = sum Y_i / M:
+    1 - sum Y_i (m_i - Y_i) / m_i / ((M - G) p (1 - p)), cut to [0, 1].
+
+    References:
+        Fleiss and Cuzick, The reliability of dichotomous judgments: unequal numbers of judges per subject, Appl. Psychol.
+        Meas. 3:537 (1979).
+
+    Shapes: `success` (N,), `cluster` (N,).
+    """
+    hit = binary(success, "success")
+    codes, patients = cluster_codes(cluster)
+    images = np.bincount(codes, minlength=patients)
+    successes = np.bincount(codes, hit, patients)
+    p = float(hit.mean())
+    scale = (len(hit) - patients) * p * (1 - p)
+    if scale <= 0:
+        return float("nan")
+    within = float(np.sum(successes * (images - successes) / images))
+    return float(np.clip(1 - within / scale, 0, 1))
+
+
+def images_for_half_width(expected: float, half_width: float, level: float = 0.95) -> int:
+    """Return the fewest independent images whose Clopper-Pearson interval is narrow enough at the expected proportion.
+
+    The interval is that of `expected` x n successes in n (a fraction of a success where that is no whole number), which is
+    the interval that `clinic` will report.
+
+    References:
+        Buderer, Statistical methodology: I. Incorporating the prevalence of disease into the sample size calculation for
+        sensitivity and specificity, Acad. Emerg. Med. 3:895 (1996), with the Wald interval.
+    """
+    check_share("expected proportion", expected)
+    if not 0 < half_width < 0.5:
+        raise InputError(f"the half-width is {half_width:g}", hint="It lies between 0 and 0.5, such as 0.05.")
+
+    def wide(n: int) -> bool:
+        low, high = clopper_pearson(expected * n, n, level)
+        return bool((high - low) / 2 > half_width)
+
+    low, high = 0, 1
+    while wide(high):
+        low, high = high, 2 * high
+        if high > MOST:
+            raise InputError(f"a half-width of {half_width:g} needs more than {MOST:,} images")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if wide(middle) else (low, middle)
+    return high
+
+
+def images_for_power(expected: float, above: float, power: float = 0.8, level: float = 0.95) -> int:
+    """Return the fewest independent images with which an exact test shows that a proportion is above a goal.
+
+    The one-sided binomial test rejects "proportion <= above" at the level (1 - level) / 2: the lower end of the
+    Clopper-Pearson interval of level `level` then lies above the goal. The power of an exact test goes up and down with n; from
+    the returned n on it does not fall below `power` again.
+
+    References:
+        Chernick and Liu, The saw-toothed behavior of power versus sample size and software solutions: single binomial
+        proportion using exact methods, Am. Stat. 56:149 (2002).
+    """
+    check_share("expected proportion", expected)
+    check_share("power", power)
+    if not 0 <= above < expected:
+        raise InputError(
+            f"an expected {expected:g} cannot be shown to be above {above:g}", hint="Expect a value above the goal."
+        )
+    needed = stats.norm.ppf((1 + level) / 2) * np.sqrt(above * (1 - above))
+    needed += stats.norm.ppf(power) * np.sqrt(expected * (1 - expected))
+    approximate = (needed / (expected - above)) ** 2
+    if not approximate < MOST:
+        raise InputError(f"to tell {expected:g} from {above:g} needs more than {MOST:,} images")
+    short = np.flatnonzero(exact_power(np.arange(1, int(2 * approximate) + 300), expected, above, level) < power)
+    return int(short[-1]) + 2 if len(short) else 1
+
+
+def exact_power(images: ArrayLike, expected: float, above: float, level: float = 0.95) -> Floats:
+    """Return the power of the exact one-sided binomial test of "proportion <= above"; `images` (K,) -> (K,)."""
+    n = np.asarray(images)
+    most_without = stats.binom.isf((1 - level) / 2, n, above)  # P(more successes | above) <= (1 - level) / 2
+    return np.asarray(stats.binom.sf(most_without, n, expected), np.float64)
+
+
+def check_share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise InputError(f"the {name} is {value:g}", hint="It lies between 0 and 1.")
+
+
+def images_for_auroc(
+    auroc: float,
+    half_width: float,
+    prevalence: float,
+    clusters: Clusters,
+    level: float = 0.95,
+    variance: float | None = None,
+) -> float:
+    """Return the number of images, of both classes together, whose AUROC has an interval of the stated half-width (`auroc_interval`).
+
+    variance: of the AUROC, times the number of patients, where a pilot tells it.
+    """
+    m, q, placements = clusters.images_per_patient, prevalence, replace(clusters, correlation=EYES)
+    if variance is None:
+        of_positives, of_negatives = placement_variances(auroc)
+        variance = of_positives * placements.positive_effect(q) / q + of_negatives * placements.negative_effect(q) / (
+            1 - q
+        )
+        variance /= m
+    spread = 1 + (m - 1) * (1 - clusters.disease_correlation) * np.array([1 - q, q])
+    held = np.minimum(np.array([q, 1 - q]) * spread, 1.0)  # share of the patients with an image of each class
+
+    def too_wide(patients: float) -> float:
+        of_class = np.maximum(held * patients, 1.0).tolist()
+        low, high = auroc_interval(auroc, math.sqrt(variance / patients), of_class[0], of_class[1], level)
+        return (high - low) / 2 - half_width
+
+    least, most = 2.0, float(MOST)
+    if too_wide(most) > 0:
+        return math.inf
+    return float(brentq(too_wide, least, most, xtol=0.5)) * m if too_wide(least) > 0 else least * m
+
+
+def placement_variances(auroc: float) -> tuple[float, float]:
+    """Return the variances of the placements of positive and of negative images at an AUROC of A.
+
+    Of negative images the binormal Q - A^2, with Q = Phi(z) - 2 T(z, sqrt(1/3)), z = Phi^-1(A) and Owen's T. Models miss some disease entirely:
+    of positive images it is the mean of that and of a model that ranks a share 2 (1 - A) of them at random, 1 - 4 (1 - A) / 3 - A^2.
+
+    >>> [round(one, 4) for one in placement_variances(0.95)]  # a real model of this AUROC: 0.0183 and 0.0045
+    [0.0203, 0.0097]
+    """
+    z = float(stats.norm.ppf(auroc))
+    binormal = float(stats.norm.cdf(z) - 2 * owens_t(z, np.sqrt(1 / 3))) - auroc**2
+    return (binormal + 1 - 4 * (1 - auroc) / 3 - auroc**2) / 2, binormal
+
+
+def images_for_observed_over_expected(prevalence: float, width: float = 0.2) -> float:
+    """Return the images for a 95 % interval of observed/expected of the stated width.
+
+    SE(ln O/E) = sqrt((1 - prevalence) / (n prevalence)), the interval exp(-+ z SE) has the width 2 sinh(z SE).
+    """
+    error = math.asinh(width / 2) / Z
+    return (1 - prevalence) / (prevalence * error**2)
+
+
+def images_for_calibration_slope(predictors: ArrayLike, weight: ArrayLike, width: float = 0.2) -> float:
+    """Return the images for a 95 % interval of the calibration slope of the stated width, for a calibrated model.
+
+    n = I_a / (SE^2 (I_a I_b - I_ab^2)), with the means I_a of v, I_ab of v x and I_b of v x^2 over the linear predictors x
+    and v = p (1 - p).
+    Shapes: `predictors` (K,), `weight` (K,).
+    """
+    x, w = np.asarray(predictors, np.float64), np.asarray(weight, np.float64)
+    v = w / w.sum() * expit(x) * expit(-x)
+    a, ab, b = float(v.sum()), float(v @ x), float(v @ x**2)
+    if a * b - ab**2 <= 0:
+        raise InputError("the calibration slope needs probabilities that differ")
+    return a / ((width / (2 * Z)) ** 2 * (a * b - ab**2))
+
+
+def images_for_c_statistic(auroc: float, prevalence: float) -> float:
+    """Return the images for a 95 % interval of the C-statistic (the AUROC) of width 0.1, by Newcombe's formula.
+
+    SE^2 = C (1 - C) (1 + (n/2 - 1) ((1 - C) / (2 - C) + C / (1 + C))) / (n^2 prevalence (1 - prevalence)).
+
+    References:
+        Newcombe, Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part 2, Stat. Med.
+        25:559 (2006).
+    """
+    slope = (1 - auroc) / (2 - auroc) + auroc / (1 + auroc)
+    scale = auroc * (1 - auroc) / (prevalence * (1 - prevalence) * (0.1 / (2 * Z)) ** 2)
+    # n^2 = scale (1 + (n / 2 - 1) slope)
+    half = scale * slope / 4
+    return half + math.sqrt(half**2 + scale * (1 - slope))
+
+
+def images_for_net_benefit(sensitivity: float, specificity: float, prevalence: float, threshold: float) -> float:
+    """Return the images for a 95 % interval of the standardised net benefit of width 0.2.
+
+    With w = (1 - q) / q x t / (1 - t), q the prevalence and t the threshold probability, n SE^2 =
+    sens (1 - sens) / q + w^2 spec (1 - spec) / (1 - q) + w^2 (1 - spec)^2 / (q (1 - q)).
+
+    References:
+        Marsh, Janes and Pepe, Statistical inference for net benefit measures in biomarker validation studies, Biometrics
+        76:843 (2020).
+    """
+    check_share("threshold", threshold)
+    w = (1 - prevalence) / prevalence * threshold / (1 - threshold)
+    unit = sensitivity * (1 - sensitivity) / prevalence
+    unit += w**2 * specificity * (1 - specificity) / (1 - prevalence)
+    unit += w**2 * (1 - specificity) ** 2 / (prevalence * (1 - prevalence))
+    return unit / (0.1 / Z) ** 2
+
+
+def calibrated_predictors(auroc: float, prevalence: float) -> tuple[Floats, Floats]:
+    """Return the linear predictors of a calibrated binormal model, as points (K,) and their probabilities (K,)."""
+    distance = math.sqrt(2) * float(stats.norm.ppf(auroc))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    weights = weights / weights.sum()
+    centre, shift = float(logit(prevalence)), distance**2 / 2
+    points = [centre + sign * shift + distance * nodes for sign in (1, -1)]
+    return np.concatenate(points), np.concatenate([prevalence * weights, (1 - prevalence) * weights])
+
+
+def threshold_of_sensitivity(auroc: float, prevalence: float, sensitivity: float) -> tuple[float, float]:
+    """Return the threshold probability at which a calibrated binormal model has a sensitivity, and its specificity there."""
+    distance = math.sqrt(2) * float(stats.norm.ppf(auroc))
+    cut = float(stats.norm.isf(sensitivity))  # in standard deviations from the mean of the positives
+    threshold = float(expit(logit(prevalence) + distance**2 / 2 + distance * cut))
+    return threshold, float(stats.norm.cdf(cut + distance))
+
 
 SCHEMA = "retinabench.plan/1"
 
@@ -231,7 +508,7 @@ def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
     check_level(aims.level)
     given = assumptions
     of = given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level, given.auroc_variance
-    needed, text = sample_sizes.images_for_auroc(*of), f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
+    needed, text = images_for_auroc(*of), f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
     area = {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998")}
     return StudyPlan(given, aims, _of_rates(given, aims) | area | _of_validation(given), _notes(given))
 
@@ -250,11 +527,11 @@ def _of_rates(given: Assumptions, aims: Aims) -> dict[str, Requirement]:
     }
     rows = {}
     for name, (expected, share, effect, above) in of_class.items():
-        needed = sample_sizes.images_for_half_width(expected, aims.half_width, aims.level)
+        needed = images_for_half_width(expected, aims.half_width, aims.level)
         text = f"{name} of {expected:.2f} to within {aims.half_width:g}"
         rows[name] = _requirement(given, text, needed * effect / share, effect, "exact interval; Buderer 1996")
         if above is not None:
-            needed = sample_sizes.images_for_power(expected, above, aims.power, aims.level)
+            needed = images_for_power(expected, above, aims.power, aims.level)
             text = f"{name} of {expected:.2f} shown to be above {above:g} (power {aims.power:g})"
             source = "exact binomial test; Chernick and Liu 2002"
             rows[f"{name}_above"] = _requirement(given, text, needed * effect / share, effect, source)
@@ -270,7 +547,7 @@ def _of_both(
 
     def images(powers: tuple[float, float]) -> float:
         return max(
-            sample_sizes.images_for_power(expected, above or 0.0, power, aims.level) * effect / share
+            images_for_power(expected, above or 0.0, power, aims.level) * effect / share
             for (expected, share, effect, above), power in zip(of_class, powers, strict=True)
         )
 
@@ -287,17 +564,17 @@ def _of_validation(given: Assumptions) -> dict[str, Requirement]:
     """The four criteria of Riley et al. at their usual widths, with the design effect of all images of a patient."""
     q, effect = given.prevalence, given.clusters.effect
     if given.predictors is None:
-        points, weight = sample_sizes.calibrated_predictors(given.auroc, q)
+        points, weight = calibrated_predictors(given.auroc, q)
     else:
         points, weight = given.predictors, np.ones(len(given.predictors))
     cut = given.threshold
     if cut is None or not 0 < cut < 1:
         sensitivity = min(max(given.sensitivity, 0.01), 0.99)
-        cut, _ = sample_sizes.threshold_of_sensitivity(given.auroc, q, sensitivity)
-    observed = sample_sizes.images_for_observed_over_expected(q)
-    slope = sample_sizes.images_for_calibration_slope(points, weight)
-    area = sample_sizes.images_for_c_statistic(given.auroc, q)
-    benefit = sample_sizes.images_for_net_benefit(given.sensitivity, given.specificity, q, cut)
+        cut, _ = threshold_of_sensitivity(given.auroc, q, sensitivity)
+    observed = images_for_observed_over_expected(q)
+    slope = images_for_calibration_slope(points, weight)
+    area = images_for_c_statistic(given.auroc, q)
+    benefit = images_for_net_benefit(given.sensitivity, given.specificity, q, cut)
     needed = {
         "observed_over_expected": ("observed over expected in an interval of width 0.2", observed),
         "calibration_slope": ("calibration slope in an interval of width 0.2", slope),

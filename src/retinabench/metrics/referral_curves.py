@@ -525,7 +525,7 @@ def _coarse_precision(w: Weighted, at: Points) -> Floats:
     # the block, its part enters and leaves again.
     whole = block + (fraction == 1)
     entry = _entries(ranks.start[whole], len(w.cases))
-    part = _parts(w.weight, at, ranks.start)
+    at_point, partial, part = _parts(w.weight, at, ranks.start)
     size = number + 1, ranks.steps + 1
     row = np.arange(rows)[:, None]
 
@@ -534,16 +534,16 @@ def _coarse_precision(w: Weighted, at: Points) -> Floats:
         bins = (row * size[0] + entry[:, images]) * size[1] + ranks.rank[images]
         mass = w.weight[:, images].ravel()
         found = np.asarray(np.bincount(bins.ravel(), mass, minlength=rows * size[0] * size[1]), np.float64)
-        if len(part.image):
-            bins = part.point[kept] * size[1] + ranks.rank[part.image[kept]]
-            np.add.at(found, bins, part.mass[kept])
-            np.subtract.at(found, bins + size[1], part.mass[kept])
+        if len(partial):
+            bins = at_point[kept] * size[1] + ranks.rank[partial[kept]]
+            np.add.at(found, bins, part[kept])
+            np.subtract.at(found, bins + size[1], part[kept])
         entered = found.reshape(rows, *size)[:, :number, : ranks.steps]
         for point in range(1, number):
             entered[:, point] += entered[:, point - 1]
         return entered
 
-    here = masses(ranks.positive, w.cases.label[part.image])
+    here = masses(ranks.positive, w.cases.label[partial])
     above, called = np.cumsum(here, axis=2), np.cumsum(masses(slice(None), slice(None)), axis=2)
     precision = np.divide(above, called, out=called, where=called > 0)
     return ratio(np.einsum("rmg,rmg->rm", here, precision), above[:, :, -1])
@@ -556,15 +556,8 @@ def _entries(starts: Index, images: int) -> Index:
     return np.asarray(np.cumsum(marks.reshape(rows, images + 1)[:, :images], axis=1))
 
 
-class _Parts(NamedTuple):
-    """Images retained in part at a point: number of the point (row x (M + 1) + point), image, mass retained."""
-
-    point: Index
-    image: Index
-    mass: Floats
-
-
-def _parts(weight: Floats, at: Points, start: Index) -> _Parts:
+def _parts(weight: Floats, at: Points, start: Index) -> tuple[Index, Index, Floats]:
+    """Return the images that are retained in part at a point: number of the point (row x (M + 1) + point), image, mass retained."""
     row, point = np.nonzero(at.fraction < 1)
     block = at.block[row, point]
     first = start[block]
@@ -572,4 +565,4 @@ def _parts(weight: Floats, at: Points, start: Index) -> _Parts:
     of = np.repeat(np.arange(len(row)), size)
     image = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + first[of]
     mass = weight[row[of], image] * at.fraction[row, point][of]
-    return _Parts(row[of] * (at.block.shape[1] + 1) + point[of], image, mass)
+    return row[of] * (at.block.shape[1] + 1) + point[of], image, mass

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from retinabench.core.registry import Registry
-from retinabench.metrics import calibration, classification, pseudo_patient, referral_curves, selective
+from retinabench.metrics import calibration, classification, pseudo_patient, referral_curves
 from retinabench.metrics.arrays import Floats
 from retinabench.metrics.intervals import (
     WHOLE,
@@ -44,7 +44,7 @@ _AUPRC = Loss(partial(pseudo_patient.of_ranked, classes="positive"), 1.0, 1.0, "
 _BIASED = NoInterval(
     "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
 )
-_ERRORS = Ranked(selective.ranked_errors, pseudo=WHOLE)
+_ERRORS = Ranked(classification.ranked_errors, pseudo=WHOLE)
 _DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))
 
 
@@ -132,7 +132,7 @@ class ScoreValue(Interval):
 
 
 def _share_of_retained(**counted: Any) -> Proportion:
-    return Proportion(partial(selective.retained_counts, **counted), resampled=True)
+    return Proportion(partial(classification.retained_counts, **counted), resampled=True)
 
 
 def _ranked_retained(classes: Literal["both", "positive"]) -> Loss:
@@ -169,9 +169,11 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
     """Return the scores of what remains when a share is referred, such as `gain_at_50`, by their names."""
     percent = f"{100 * referred:g}"
     at = f"{percent} % referred"
-    missed = Proportion(partial(selective.missed_counts, referred=referred), resampled=True)
+    missed = Proportion(partial(classification.missed_counts, referred=referred), resampled=True)
     closed = Proportion(
-        partial(selective.retained_errors, referred=referred), True, partial(selective.closed_scale, referred=referred)
+        partial(classification.retained_errors, referred=referred),
+        True,
+        partial(classification.closed_scale, referred=referred),
     )
 
     def kept(success: str, of: str = "images") -> Proportion:
@@ -190,7 +192,7 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
     specs = {}
     for part, label, direction, interval, needs in rows:
         name = f"{part}_at_{percent}"
-        function = partial(selective.referred_value, name=name, referred=referred)
+        function = partial(classification.referred_value, name=name, referred=referred)
         specs[name] = _score(name, label, direction, "", 2, function, needs, ON_REQUEST, interval)
     return specs
 
@@ -210,8 +212,8 @@ def _at_fixed(of: Literal["sensitivity", "specificity"], percent: int) -> ScoreS
 
 
 _BUILTIN = (
-    _score("accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of, interval=Proportion(classification.right_counts)),
-    _score("auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes", interval=Ranked(classification.ranked_classes)),
+    _score("accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of, interval=Proportion(lambda w: (~w.cases.error, w.weight))),
+    _score("auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes", interval=Ranked(lambda w: (w.cases.prob, w.positive, w.negative))),
     _score("auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives", interval=_AUPRC),
     _score("nll", "NLL", "lower", "nats", 2, classification.nll_of,
         interval=Loss(partial(pseudo_patient.of_probability, loss="log"), of="classes"),
@@ -231,11 +233,11 @@ _BUILTIN = (
     ),
     _score(
         "sensitivity", "Sensitivity", "higher", "", 2, classification.sensitivity_of, "positives",
-        interval=Proportion(classification.sensitivity_counts),
+        interval=Proportion(lambda w: (w.cases.called, w.positive)),
     ),
     _score(
         "specificity", "Specificity", "higher", "", 2, classification.specificity_of, "negatives",
-        interval=Proportion(classification.specificity_counts),
+        interval=Proportion(lambda w: (~w.cases.called, w.negative)),
     ),
     _area("accuracy", "Referral accuracy area", "higher", Loss(pseudo_patient.of_aurc, 1.0, 1.0)),
     _area(
@@ -244,12 +246,12 @@ _BUILTIN = (
     ),
     _area("auroc", "Referral AUROC area", "higher", _ranked_retained("both"), "", 3, "retained"),
     _area("auprc", "Referral AUPRC area", "higher", _ranked_retained("positive"), "", 3, "retained"),
-    _score("rc_index", "RC-Index@0.9", "higher", "", 2, selective.rc_index_of, interval=Scaled(of="errors")),
-    _score("aurc", "AURC", "lower", "", 2, selective.aurc_of, interval=_AURC),
-    _score("e_aurc", "E-AURC", "lower", "", 2, selective.e_aurc_of, interval=Loss(pseudo_patient.of_e_aurc, of="errors")),
-    _score("augrc", "AUGRC", "lower", "", 2, selective.augrc_of, interval=Loss(pseudo_patient.of_augrc, 0.0, 1.0)),
-    _score("failure_auroc", "Failure AUROC", "higher", "", 2, selective.failure_auroc_of, "errors", interval=_ERRORS),
-    _score("prr", "PRR", "higher", "", 2, selective.prr_of, "errors", interval=Ranked(selective.ranked_errors, -1.0, WHOLE)),
+    _score("rc_index", "RC-Index@0.9", "higher", "", 2, classification.rc_index_of, interval=Scaled(of="errors")),
+    _score("aurc", "AURC", "lower", "", 2, classification.aurc_of, interval=_AURC),
+    _score("e_aurc", "E-AURC", "lower", "", 2, classification.e_aurc_of, interval=Loss(pseudo_patient.of_e_aurc, of="errors")),
+    _score("augrc", "AUGRC", "lower", "", 2, classification.augrc_of, interval=Loss(pseudo_patient.of_augrc, 0.0, 1.0)),
+    _score("failure_auroc", "Failure AUROC", "higher", "", 2, classification.failure_auroc_of, "errors", interval=_ERRORS),
+    _score("prr", "PRR", "higher", "", 2, classification.prr_of, "errors", interval=Ranked(classification.ranked_errors, -1.0, WHOLE)),
     _score(
         "ood_auroc", "OOD detection AUROC", "higher", "", 2, classification.ood_auroc_of, "domains", ("joint",),
         Ranked(classification.ranked_domains),

@@ -13,18 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from retinabench.core.results import Document
-from retinabench.metrics import selective
+from retinabench.core.seeds import numpy_generator
 from retinabench.metrics.arrays import Floats
+from retinabench.metrics.classification import RC_GRID, accuracy_at, rc_area
+from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.intervals import holm
-from retinabench.metrics.over_seeds import Aggregate, aggregate
-from retinabench.metrics.paired import LEVEL, Methods, PairTest, paired_sets
+from retinabench.metrics.paired import LEVEL, Aggregate, Methods, PairTest, aggregate, paired_sets
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
@@ -32,6 +34,67 @@ from retinabench.predictions.table import Predictions
 SCORE = "rc_index"
 FOLD_SCORES = ("auroc", "accuracy", "sensitivity", "nll", "failure_auroc", "referral_accuracy_area")  # shown over folds
 REMOVED: Floats = np.linspace(0, 0.95, 96)  # of the curves; few images are left beyond
+
+
+SAME = 1e-12  # accuracies that differ by less differ by rounding
+
+
+def vertical_accuracy(folds: Sequence[Weighted], removed: Floats) -> Floats:
+    """(M,) accuracy of the retained where fractions (M,) of each fold are removed, averaged vertically: the mean over folds."""
+    return np.asarray(np.mean([accuracy_at(w, 1 - removed) for w in folds], axis=0))
+
+
+def random_band(folds: Sequence[Weighted], removed: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
+    """(M,) pointwise limits of `vertical_accuracy` where the images of each fold are removed in random order.
+
+    Of n images with error e, the accuracy of the k retained has the variance e (1 - e) / k x (n - k) / (n - 1), which is exact;
+    the mean over folds is taken as normal.
+    """
+    n = np.array([[float(w.total)] for w in folds])
+    error = np.array([[float(w.mean(w.cases.error))] for w in folds])
+    kept = n * (1 - removed)
+    variance = error * (1 - error) / kept * (n - kept) / np.maximum(n - 1, 1)
+    half = ndtri((1 + level) / 2) * np.sqrt(variance.sum(axis=0)) / len(folds)
+    return np.asarray(1 - error.mean() - half), np.asarray(1 - error.mean() + half)
+
+
+class Steadiness(NamedTuple):
+    """How steadily a rejection curve rises, and the p-values of a curve as steady where the order of removal is random.
+
+    rises: share of the steps that rise, or end at 1. fall: the most that the curve falls from one point to a later one, 0 where it never does.
+    """
+
+    rises: float
+    fall: float
+    rises_p: float
+    fall_p: float
+
+
+def steadiness(folds: Sequence[Weighted], seed: int = 0, draws: int = 9999) -> Steadiness:
+    """Measure the vertical average on the grid of the RC-Index, with its null distribution by random orders of removal.
+
+    In a random order the wrong predictions of a fold fall into the tenths of its images by a multivariate hypergeometric
+    distribution. p = (1 + draws at least as steady) / (1 + draws).
+    """
+    generator, drawn = numpy_generator(seed, "steadiness"), []
+    for w in folds:
+        cuts = np.rint(float(w.total) * np.append(RC_GRID, 1.0)).astype(np.int64)
+        wrong = generator.multivariate_hypergeometric(
+            np.diff(cuts), int(w.sum(w.cases.error)), draws, method="marginals"
+        )
+        retained = np.cumsum(wrong[:, ::-1], axis=1)[:, ::-1]
+        drawn.append(1 - retained / np.maximum(cuts[-1] - cuts[:-1], 1))
+    rises, fall = _rises_and_fall(vertical_accuracy(folds, RC_GRID)[None])
+    null_rises, null_fall = _rises_and_fall(np.mean(drawn, axis=0))
+    as_steady = (null_rises >= rises - SAME, null_fall <= fall + SAME)
+    return Steadiness(float(rises[0]), float(fall[0]), *((1 + int(one.sum())) / (1 + draws) for one in as_steady))
+
+
+def _rises_and_fall(curves: Floats) -> tuple[Floats, Floats]:
+    """(R,) share of the steps of curves (R, M) that rise or end at 1, and the most that each falls below an earlier point."""
+    steps, fall = np.diff(curves, axis=1), (np.maximum.accumulate(curves, axis=1) - curves).max(axis=1)
+    rising = (steps > SAME) | (curves[:, 1:] >= 1 - SAME)
+    return np.asarray(rising.mean(axis=1)), np.asarray(np.where(fall > SAME, fall, 0.0))
 
 
 @dataclass(frozen=True)
@@ -49,7 +112,7 @@ class Rejection(Document):
     high: float
     folds: Aggregate
     vertical: float
-    steadiness: selective.Steadiness
+    steadiness: Steadiness
     curve: Floats
     difference: PairTest
     p_holm: float
@@ -123,9 +186,9 @@ def _on_set(
             low=ends.low,
             high=ends.high,
             folds=aggregate([SCORES[SCORE](w) for w in folds]),
-            vertical=float(selective.rc_area(selective.RC_GRID, selective.vertical_accuracy(folds, selective.RC_GRID))),
-            steadiness=selective.steadiness(folds, seed),
-            curve=selective.vertical_accuracy(folds, REMOVED),
+            vertical=float(rc_area(RC_GRID, vertical_accuracy(folds, RC_GRID))),
+            steadiness=steadiness(folds, seed),
+            curve=vertical_accuracy(folds, REMOVED),
             difference=tests[m - 1] if m else PairTest(np.nan),
             p_holm=p[m],
         )
@@ -136,9 +199,9 @@ def _on_set(
         folds=len(rows),
         scores=means,
         uncertainties=rejections,
-        oracle=float(selective.rc_area(selective.RC_GRID, selective.vertical_accuracy(best, selective.RC_GRID))),
-        oracle_curve=selective.vertical_accuracy(best, REMOVED),
-        random=np.stack(selective.random_band(first, REMOVED, LEVEL)),
+        oracle=float(rc_area(RC_GRID, vertical_accuracy(best, RC_GRID))),
+        oracle_curve=vertical_accuracy(best, REMOVED),
+        random=np.stack(random_band(first, REMOVED, LEVEL)),
     )
 
 

@@ -1,11 +1,21 @@
-"""The typed results of `retinabench.score`; `to_dict` gives the JSON of the command line."""
+"""The results of `retinabench.score`, whose `to_dict` gives the JSON of the command line, and the verdict against the baseline.
+
+The baseline predicts the same for every image, that of the larger class ("not referable" below a prevalence of one
+half), and for probabilities the prevalence of the set. A model below it is worse than no model.
+
+`baseline` in the JSON of `score` holds the larger class and its accuracy, `net_benefit_gain`, `brier_skill`, `positive_patients`, and
+`corrected`, the same model with every log odds moved by `offset` so that as many images are positive as predicted. `judge` turns them into a verdict;
+`docs/clinic.md` lists every verdict with its rule.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import (
@@ -20,10 +30,10 @@ from retinabench.core.results import (
 )
 from retinabench.core.untrusted import shown
 from retinabench.metrics.calibration import SetCalibration
-from retinabench.metrics.clinical.screening_report import Baseline
-from retinabench.metrics.clinical.thresholds import ABOVE_HALF, FrozenThreshold
+from retinabench.metrics.decisions import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.grades import GradeScores
 from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES, ScoreValue
 
 if TYPE_CHECKING:
@@ -35,6 +45,82 @@ PLOTTED = ("auroc", "accuracy", "failure_auroc", "referral_accuracy_area", "brie
 
 SCHEMA = "retinabench.scores/1"
 REFERRED = (0.0, 0.5, 0.7)  # Fractions referred at which `referral` and `retained` are given.
+
+
+Kind = Literal[
+    "one class",
+    "inverted",
+    "never positive",
+    "always positive",
+    "not useful",
+    "probabilities",
+    "not shown",
+    "informative",
+    "useful",
+]
+
+POOR = 0.7
+"""An AUROC below this is called poor discrimination (Hosmer, Lemeshow and Sturdivant, Applied logistic regression, 2013)."""
+
+FEW_PATIENTS = 10  # Fewer patients with disease than this say little about sensitivity.
+
+
+@dataclass(frozen=True)
+class PriorCorrection(Document):
+    """The scores after every log odds is moved by `offset`, so that as many images are positive as predicted.
+
+    Class weights in training move the log odds by the logarithm of their ratio; the order of the images stays.
+    """
+
+    offset: float
+    chosen_on: str
+    accuracy: float
+    sensitivity: float
+    brier_skill: float
+    ece_positive_class: float
+
+
+@dataclass(frozen=True)
+class Baseline(Document):
+    """The baseline of a set of images and what the model adds to it, per image."""
+
+    answer: str
+    accuracy: float
+    net_benefit_gain: Interval
+    brier_skill: Interval
+    positive_patients: int
+    threshold: float
+    corrected: PriorCorrection | None
+
+
+def judge(
+    *, sensitivity: Interval, specificity: Interval, auroc: Interval, net_benefit_gain: Interval, brier_skill: Interval
+) -> Kind:
+    """Say in one word what a model is worth against the baseline; each claim needs its interval, where there is one.
+
+    *Useful* is said of decisions alone; probabilities that beat the prevalence are *informative*.
+    """
+    if not (np.isfinite(sensitivity.value) and np.isfinite(specificity.value)):
+        return "one class"
+    if _below(auroc, 0.5):
+        return "inverted"
+    if sensitivity.value == 0:
+        return "never positive"
+    if specificity.value == 0:
+        return "always positive"
+    if _below(net_benefit_gain, 0) and _below(brier_skill, 0):
+        return "not useful" if auroc.value < POOR else "probabilities"
+    if _above_zero(net_benefit_gain):
+        return "useful"
+    return "informative" if _above_zero(brier_skill) else "not shown"
+
+
+def _below(one: Interval, bound: float) -> bool:
+    return bool((one.high if np.isfinite(one.high) else one.value) < bound)
+
+
+def _above_zero(one: Interval) -> bool:
+    return bool((one.low if np.isfinite(one.low) else one.value) > 0)
 
 
 @dataclass(frozen=True)
@@ -175,7 +261,9 @@ class Scores(Tabular):
 
     def to_dict(self) -> JsonObject:
         """Return what `retinabench score --json` writes: only dictionaries, lists, text, finite numbers and None."""
-        shown_here = {"source": self.source and shown(self.source), "metadata": _plain_metadata(self.metadata)}
+        # Metadata of any origin: NaN and infinity become None, other objects their text.
+        metadata = json.loads(json.dumps(dict(self.metadata), default=str), parse_constant=lambda _: None)
+        shown_here = {"source": self.source and shown(self.source), "metadata": metadata}
         return {"schema": SCHEMA, **json_content(vars_of(self) | shown_here)}
 
 
@@ -183,8 +271,3 @@ def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) ->
     for name in names or ():
         if name not in known:
             raise InputError(f"unknown {kind} '{name}'", hint=nearest(name, known))
-
-
-def _plain_metadata(metadata: Mapping[str, object]) -> object:
-    """Metadata of any origin as valid JSON: NaN and infinity become None, other objects their text."""
-    return json.loads(json.dumps(dict(metadata), default=str), parse_constant=lambda _: None)

@@ -12,26 +12,32 @@ from numpy.typing import ArrayLike
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import Steps, check_level, check_seed, one_blas_thread
-from retinabench.metrics.calibration import set_calibration
+from retinabench.metrics.bootstrap import Steps, check_level, check_seed, cluster_bootstrap, one_blas_thread
+from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of, set_calibration
+from retinabench.metrics.classification import (
+    accuracy_of,
+    brier_skill_of,
+    false_alarm_price,
+    net_benefit_gain_of,
+    sensitivity_of,
+)
 from retinabench.metrics.clinical.groups import named_groups
-from retinabench.metrics.clinical.screening_report import baseline_of
-from retinabench.metrics.clinical.thresholds import DEFAULT, DecisionThreshold, FrozenThreshold
+from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.grades import GradeScores, grade_scores
 from retinabench.metrics.image_sets import (
+    SET_LABELS,
     ImageSet,
     SetEvaluator,
     image_sets,
     inversion_notes,
-    uncertainty_inversion_notes,
+    replicates_of,
 )
 from retinabench.metrics.intervals import Ends
+from retinabench.metrics.proportions import Interval
 from retinabench.metrics.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
-from retinabench.metrics.replicates import replicates_of
-from retinabench.metrics.score_results import REFERRED, Scores, SetScores
-from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.metrics.weighted_images import EPS, MANY, Cases, Weighted
+from retinabench.metrics.score_results import REFERRED, Baseline, PriorCorrection, Scores, SetScores
+from retinabench.metrics.weighted_images import EPS, MANY, Cases, Weighted, ratio
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions
 
@@ -232,10 +238,6 @@ def _leaks(predictions: Predictions, test: Predictions) -> list[str]:
     return [f"WARNING: patients {in_both}: {both}. Split by patient"] if both else []
 
 
-def _described(name: str) -> str:
-    return "the file's own column 'uncertainty'" if name == "own" else f"{name.replace('_', ' ')} uncertainty"
-
-
 def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
     notes = []
     for name in ("in_domain", "shifted"):
@@ -243,16 +245,22 @@ def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
         if "auroc" in scores:
             notes += inversion_notes(name, scores["auroc"].value, scores["auroc"].high)
         if ordered_by == "own" and "failure_auroc" in scores:
-            notes += uncertainty_inversion_notes(name, scores["failure_auroc"].value, scores["failure_auroc"].high)
+            value, high = scores["failure_auroc"].value, scores["failure_auroc"].high
+            if value < 0.4 and high < 0.5:
+                notes.append(
+                    f"WARNING: the column 'uncertainty' looks inverted: {SET_LABELS[name]} failure AUROC {value:.2f} is far below "
+                    "0.5. Larger values must mean less certain images: a confidence needs its sign changed"
+                )
     return notes
 
 
 def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -> list[str]:
     notes = [] if cut.note is None else [cut.note]
-    notes.append(f"referral is ordered by: {_described(name)}")
+    described = "the file's own column 'uncertainty'" if name == "own" else f"{name.replace('_', ' ')} uncertainty"
+    notes.append(f"referral is ordered by: {described}")
     if cut.value != DEFAULT and name in ("total", "max_probability"):
         notes.append(
-            f"{_described(name)} is largest at 0.5, not at the threshold; "
+            f"{described} is largest at 0.5, not at the threshold; "
             "--uncertainty margin refers the images nearest to the threshold first"
         )
     if test.patient_id is None:
@@ -392,3 +400,51 @@ def _replicates(images: ImageSet, point: Floats, bootstrap: _Bootstrap, done: St
     if wanted:
         bootstrap.kept[images.name] = values[:, len(columns) :]
     return draws
+
+
+def baseline_of(
+    w: Weighted, validation: Predictions | None = None, *, bootstrap: int = 1000, seed: int = 0, level: float = 0.95
+) -> Baseline:
+    cases = w.cases
+    codes, patients, positive = cases.patient, int(cases.patient.max()) + 1, cases.label
+    price = false_alarm_price(cases.threshold)
+    benefit = np.where(positive, 1.0, -price)  # of calling the image referable
+    columns = None, positive, np.where(cases.called, benefit, 0.0), benefit, (cases.prob - positive) ** 2
+    sums = np.stack([np.bincount(codes, column, patients) for column in columns])
+
+    def statistic(weight: Floats) -> Floats:
+        """(R, 2) gain in net benefit and Brier skill for weights (R, G) of patients."""
+        count, positives, model, every, squares = np.einsum("kg,rg->kr", sums, weight)
+        share = positives / count
+        variance = share * (1 - share)
+        return np.stack([(model - np.maximum(0.0, every)) / count, 1 - ratio(squares / count, variance)], axis=1)
+
+    gain, skill = float(net_benefit_gain_of(w)), float(brier_skill_of(w))
+    ends = [Ends(), Ends()]
+    if bootstrap:
+        draws = cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
+        methods = SCORES["net_benefit_gain"].interval, SCORES["brier_skill"].interval
+        ends = [one.ends([w], v, d, level) for one, v, d in zip(methods, (gain, skill), draws.T, strict=True)]
+    return Baseline(
+        "referable" if w.positives > w.negatives else "not referable",
+        float(max(w.positives, w.negatives) / w.total),
+        Interval(gain, ends[0].low, ends[0].high),
+        Interval(skill, ends[1].low, ends[1].high),
+        len(np.unique(codes[positive])),
+        cases.threshold,
+        _corrected(w, validation),
+    )
+
+
+def _corrected(w: Weighted, validation: Predictions | None) -> PriorCorrection | None:
+    for split, source in (("validation", validation), ("test", None)):
+        fitted_on = w if source is None else Cases(source.label, source.prob).weighted()
+        offset = calibration_line_of(fitted_on).in_the_large
+        if np.isfinite(offset) and (source is not None or split == "test"):
+            break
+    if not np.isfinite(offset):
+        return None
+    prob = correct_prior(w.cases.prob, float(np.exp(-offset)))
+    moved = Cases(w.cases.label, prob, threshold=w.cases.threshold).weighted()
+    scores = [float(score(moved)) for score in (accuracy_of, sensitivity_of, brier_skill_of, ece_positive_class_of)]
+    return PriorCorrection(float(offset), split, *scores)

@@ -38,6 +38,7 @@ from retinabench.predictions.columns import (
 )
 
 REFERABLE_FROM = 2  # The lowest referable grade of the international scale.
+SEVERE = 3  # The lowest severe one: severe non-proliferative (3) and proliferative (4) retinopathy.
 UNKNOWN_GRADE = -1
 FEW_ROWS = 5
 """Below so many rows, samples whose sum is nearly 1 may be chance: only the rounding of printed numbers is allowed."""

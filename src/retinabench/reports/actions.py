@@ -26,8 +26,7 @@ from retinabench.metrics.follow_up import Visits, Watched, first_alarm
 from retinabench.metrics.monitoring import LEVEL, drift_evidence
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.toolkit.number_format import percent
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, to_terminal
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, percent, to_terminal
 
 LOG = "log.jsonl"
 SCHEMA = "retinabench.apply/1"

@@ -17,17 +17,16 @@ from rich.text import Text
 
 from retinabench.core.files import write_bytes, write_json
 from retinabench.metrics.calibration import CalibrationSummary
-from retinabench.metrics.clinical.between_groups import Between
 from retinabench.metrics.clinical.decision_curve import MissedImage
-from retinabench.metrics.clinical.groups import RATES, GroupRate, Subgroup
-from retinabench.metrics.clinical.screening import JudgedTable, SetScreening
-from retinabench.metrics.clinical.screening_report import ScreeningReport
+from retinabench.metrics.clinical.groups import RATES, Between, GroupRate, Subgroup
+from retinabench.metrics.clinical.screening import JudgedTable, ScreeningReport, SetScreening
+from retinabench.metrics.clinical.screening_table import PolicyGrid
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.planning import StudyPlan
-from retinabench.metrics.policies import PolicyGrid
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.smooth_calibration import SmoothCalibration
-from retinabench.reports.grade_section import grade_section
+from retinabench.predictions.values import SEVERE
+from retinabench.reports.evaluation.figures import grade_section
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import (
     BAD,
@@ -43,9 +42,21 @@ from retinabench.reports.toolkit.figures import (
     drawing,
     light_grid,
 )
-from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, NumberFormat, Quantity, percent
 from retinabench.reports.toolkit.pages import explorer, macros
-from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table, to_terminal
+from retinabench.reports.toolkit.tables import (
+    COUNT,
+    PERCENT,
+    TWO_DIGITS,
+    Cell,
+    Column,
+    Emphasis,
+    NumberFormat,
+    Quantity,
+    Row,
+    Table,
+    percent,
+    to_terminal,
+)
 
 AUTHORS = "to be answered by the authors"
 GUIDELINES = {"stard": "STARD", "tripod": "TRIPOD+AI", "claim": "CLAIM"}
@@ -315,7 +326,7 @@ def missed_table(answer: SetAnswer, images: Sequence[MissedImage]) -> Table:
     for one in images:
         cells = [Cell(one.patient_id or "")] if known else []
         if graded:
-            severe = one.grade is not None and one.grade >= 3
+            severe = one.grade is not None and one.grade >= SEVERE
             cells.append(Cell("" if one.grade is None else str(one.grade), emphasis="bad" if severe else ""))
         cells += [Cell.number(one.prob), Cell.number(one.uncertainty)]
         rows.append(Row(one.image_id, cells))

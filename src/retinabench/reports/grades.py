@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from retinabench.metrics.grade_sets import SEVERE
 from retinabench.metrics.grades import GRADE_SCORES, GradeScores
-from retinabench.reports.toolkit.number_format import PERCENT, TWO_DIGITS, pooled
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+from retinabench.predictions.values import SEVERE
+from retinabench.reports.toolkit.tables import PERCENT, TWO_DIGITS, Cell, Column, Row, Table, pooled
 
 GRADE_NAMES = ("0, none", "1, mild", "2, moderate", "3, severe", "4, proliferative")
 WEIGHTINGS = {"alike": "All grades alike", "severity": "Severe grades more", "grade": "Within each grade"}

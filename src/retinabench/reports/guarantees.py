@@ -25,9 +25,8 @@ from retinabench.metrics.guarantees.within import Within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import WIDTH, Panel, canvas, drawing, save
-from retinabench.reports.toolkit.number_format import THREE_DIGITS, percent
 from retinabench.reports.toolkit.pages import Fact
-from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table, to_terminal
+from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, Row, Table, percent, to_terminal
 
 LABELS = SET_LABELS | {"validation": "Validation"}
 ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")

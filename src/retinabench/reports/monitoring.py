@@ -33,9 +33,19 @@ from retinabench.reports.toolkit.figures import (
     mark,
     thin,
 )
-from retinabench.reports.toolkit.number_format import COUNT, THREE_DIGITS, NumberFormat, percent
 from retinabench.reports.toolkit.pages import Fact, Finding
-from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_terminal
+from retinabench.reports.toolkit.tables import (
+    COUNT,
+    THREE_DIGITS,
+    UNDEFINED,
+    Cell,
+    Column,
+    NumberFormat,
+    Row,
+    Table,
+    percent,
+    to_terminal,
+)
 
 HEIGHT = 260
 LEAST, MOST = 1e-3, 1e9  # Range of the evidence that is drawn.

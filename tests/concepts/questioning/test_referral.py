@@ -10,7 +10,7 @@ from retinabench.concepts.examinees import Answers
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.referral import agreement, decisions
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.thresholds import FrozenThreshold
+from retinabench.metrics.decisions import FrozenThreshold
 from retinabench.metrics.proportions import clustered_proportion
 from retinabench.predictions.table import Predictions
 

@@ -7,7 +7,7 @@ import pytest
 
 from retinabench.concepts.report import figures
 from retinabench.reports.toolkit.figures import HUES
-from retinabench.reports.toolkit.number_format import Quantity
+from retinabench.reports.toolkit.tables import Quantity
 
 pytestmark = pytest.mark.usefixtures("legible")
 

@@ -34,7 +34,7 @@ from retinabench.concepts.report.findings import (
 )
 from retinabench.concepts.report.page import render
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.thresholds import FrozenThreshold
+from retinabench.metrics.decisions import FrozenThreshold
 from retinabench.predictions.table import Predictions
 from support.examinees import CONCEPTS as CONCEPTS_BESIDE_TABLES
 from support.examinees import CONCEPTS as CONCEPTS_FINDINGS

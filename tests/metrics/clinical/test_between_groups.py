@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from retinabench.metrics.clinical.between_groups import between_groups, new_site
+from retinabench.metrics.clinical.groups import between_groups, new_site
 from retinabench.metrics.proportions import Interval, clustered_proportion
 
 

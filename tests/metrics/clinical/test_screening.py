@@ -10,17 +10,16 @@ from sklearn.metrics import roc_auc_score
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.by_patient import by_patient
 from retinabench.metrics.clinical.decision_curve import net_benefit
-from retinabench.metrics.clinical.screening import ungradable_images
-from retinabench.metrics.clinical.screening_report import clinic
+from retinabench.metrics.clinical.screening import clinic, ungradable_images
 from retinabench.metrics.clinical.screening_table import (
+    judge_goals,
     likelihood_ratios,
     predictive_values,
     referral_view_intervals,
     two_by_two,
 )
-from retinabench.metrics.clinical.thresholds import judge_goals
+from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 from support.golden_evaluation import most_uncertain

@@ -7,8 +7,9 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.screening_report import clinic, judge
+from retinabench.metrics.clinical.screening import clinic
 from retinabench.metrics.proportions import Interval
+from retinabench.metrics.score_results import judge
 from support.screened import drawn, two_domains
 
 

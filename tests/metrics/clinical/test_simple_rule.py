@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from retinabench.metrics.clinical.simple_rule import best_simple_rule
+from retinabench.metrics.clinical.decision_curve import best_simple_rule
 
 Y = np.array([1, 1, 1, 0, 0, 0, 0, 0], bool)
 P = np.array([0.05, 0.45, 0.9, 0.02, 0.3, 0.48, 0.54, 0.7])

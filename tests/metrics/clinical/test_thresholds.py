@@ -11,15 +11,8 @@ from sklearn.metrics import recall_score, roc_curve
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.classification import sensitivity_at_of, specificity_at_of
-from retinabench.metrics.clinical.screening_table import TwoByTwo, two_by_two
-from retinabench.metrics.clinical.thresholds import (
-    ClinicalGoal,
-    DecisionThreshold,
-    FrozenThreshold,
-    judge_goals,
-    operating_points,
-    referral_rule,
-)
+from retinabench.metrics.clinical.screening_table import ClinicalGoal, TwoByTwo, judge_goals, two_by_two
+from retinabench.metrics.decisions import DecisionThreshold, FrozenThreshold, operating_points, referral_rule
 from retinabench.metrics.weighted_images import Cases
 
 BEST = {"sensitivity": sensitivity_at_of, "specificity": specificity_at_of}

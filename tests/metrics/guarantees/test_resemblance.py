@@ -8,7 +8,7 @@ from scipy import stats
 
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
-from retinabench.metrics.guarantees.resemblance import resemblance
+from retinabench.metrics.guarantees.threshold import resemblance
 from support.two_eyes import eyes
 
 

@@ -21,14 +21,14 @@ from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation
 from retinabench.reports.evaluation.evaluation import (
-    AllCurves,
     EvaluationSettings,
     SetPredictions,
+    all_curves,
     evaluate_methods,
     observed,
     quantities,
 )
-from retinabench.reports.evaluation.verdict import verdict
+from retinabench.reports.evaluation.facts import verdict
 from retinabench.reports.toolkit.figures import OTHERS
 from support.fake_predictions import population, predictions
 
@@ -43,7 +43,7 @@ def test_all_curves_of_many_weightings_are_those_of_one_after_the_other(kind):
     given = Predictions(images, rng.random(n) < 0.3, p, uncertainty=u[kind].astype(float))
     case = SetPredictions.of(given, "in_domain")
     assert case is not None
-    curves = AllCurves(case)
+    curves = all_curves(case)
     weight = rng.multinomial(n, np.full(n, 1 / n), 6).astype(float)
     weight[5] *= np.arange(n) < 12  # few images, perhaps of one class
     np.testing.assert_array_equal(curves(weight), np.concatenate([curves(one[None]) for one in weight]))

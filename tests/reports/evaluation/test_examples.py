@@ -4,7 +4,8 @@ import numpy as np
 
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, evaluate_methods
-from retinabench.reports.evaluation.examples import MOST_BYTES, SIDE, data_uri, groups
+from retinabench.reports.evaluation.facts import example_groups
+from retinabench.reports.toolkit.figures import MOST_BYTES, SIDE, data_uri
 
 
 def test_images_lose_their_black_border():
@@ -33,7 +34,7 @@ def test_missed_disease_comes_first_the_retained_and_most_severe_before_the_othe
     label = (np.array(grade) >= 2).astype(int)
     predictions = Predictions(list(ids), label, prob, grade=grade, uncertainty=uncertainty)
     found = evaluate_methods({"m": predictions}, EvaluationSettings(bootstrap=0, referred=1 / 3))
-    shown = groups(found, None)
+    shown = example_groups(found, None)
     assert [group["kind"] for group in shown] == ["missed", "alarm", "uncertain", "right"]
     assert [card["id"].partition(",")[0] for card in shown[0]["cards"]] == ["severe", "mild", "referred"]
     assert [card["uncertainty"].rpartition(" ")[2] for card in shown[0]["cards"]] == [

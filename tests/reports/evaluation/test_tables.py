@@ -10,14 +10,8 @@ import pytest
 import retinabench as rb
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import EvaluationSettings, evaluate_methods
-from retinabench.reports.evaluation.tables import (
-    files_table,
-    patients_tables,
-    retained_tables,
-    score_tables,
-    sets_table,
-)
-from retinabench.reports.toolkit.number_format import Quantity
+from retinabench.reports.evaluation.facts import files_table, patients_tables, retained_tables, score_tables, sets_table
+from retinabench.reports.toolkit.tables import Quantity
 
 
 def image_table(right, total=400, **columns):

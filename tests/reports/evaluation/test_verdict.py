@@ -13,11 +13,11 @@ import retinabench as rb
 from conftest import shared_path
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import Evaluation, EvaluationSettings, MethodPredictions, SetPredictions
+from retinabench.reports.evaluation.facts import verdict
 from retinabench.reports.evaluation.terminal import scores_table
-from retinabench.reports.evaluation.verdict import verdict
 from retinabench.reports.evaluation.write import write_report
 from retinabench.reports.toolkit.figures import mark
-from retinabench.reports.toolkit.number_format import Quantity
+from retinabench.reports.toolkit.tables import Quantity
 from support.fake_predictions import population, predictions
 from support.screened import drawn
 

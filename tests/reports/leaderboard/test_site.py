@@ -10,10 +10,8 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.predictions.io import read_predictions
-from retinabench.reports.leaderboard import pages
 from retinabench.reports.leaderboard import site as sites
-from retinabench.reports.leaderboard.pages import EACH, curves_of, failures
-from retinabench.reports.leaderboard.site import MANIFEST, write_site
+from retinabench.reports.leaderboard.site import EACH, MANIFEST, curves_of, failures, write_site
 from support.board_entries import NAME, noisy
 from support.browsers import check_page
 
@@ -47,7 +45,7 @@ def test_failures_are_wrong_and_missed_disease_comes_first() -> None:
 def test_a_method_s_page_shows_card_numbers_and_failures(board) -> None:
     key = next(key for key in board.entries if key.startswith("noise-"))
     name = board.benchmark.name
-    text = pages.method_page(key, [board], {name: pages.failures_of(board, key, shown=False)})
+    text = sites.method_page(key, [board], {name: sites.failures_of(board, key, shown=False)})
     for expected in (
         "A. Stranger",
         'href="https://example.org/noise"',
@@ -61,7 +59,7 @@ def test_a_method_s_page_shows_card_numbers_and_failures(board) -> None:
 
 def test_titles_say_what_is_resolved(board) -> None:
     """A method may be the best if no pair shows another one to be better."""
-    (title,) = re.findall("<h1>(.*?)</h1>", pages.index_page([board]))
+    (title,) = re.findall("<h1>(.*?)</h1>", sites.index_page([board]))
     single = False
     for name, label in (("in_domain", "in-domain"), ("shifted", "shifted")):
         ranked = board.sets[name]["referral_accuracy_area"]
@@ -69,9 +67,9 @@ def test_titles_say_what_is_resolved(board) -> None:
         single |= len(unbeaten) == 1
         best = f"{board.entries[ranked.order()[0]].title} is the best of 4 methods"
         assert f"{label}, {best if len(unbeaten) == 1 else f'{len(unbeaten)} of 4 methods may be the best'}" in title
-    assert title in pages.benchmark_page(board)
+    assert title in sites.benchmark_page(board)
     several = f"On 2 of 2 benchmarks some methods are shown to be better than others; a single best method is shown on {2 if single else 'none'}"
-    assert f"<h1>{several}</h1>" in pages.index_page([board, board])
+    assert f"<h1>{several}</h1>" in sites.index_page([board, board])
 
 
 def content(folder):

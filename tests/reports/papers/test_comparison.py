@@ -8,8 +8,8 @@ from scipy.stats import norm
 
 from retinabench.metrics.comparison import rank_methods
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.comparison import column_cells
 from retinabench.reports.papers.measurements import Measurements, MethodRuns
+from retinabench.reports.papers.retina_tables import column_cells
 
 KEY, LOSS = ("in_domain", "accuracy"), ("in_domain", "nll")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.metrics.policies import policy_grid
+from retinabench.metrics.clinical.screening_table import policy_grid
 from retinabench.reports.clinic import write_clinic
 from retinabench.reports.evaluation.evaluation import EvaluationSettings
 from retinabench.reports.evaluation.write import write_report

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from retinabench.reports.toolkit.number_format import NumberFormat, Place, Quantity, join_names, p_value, plain
+from retinabench.reports.toolkit.tables import NumberFormat, Place, Quantity, join_names, p_value, plain
 
 
 @pytest.mark.parametrize(

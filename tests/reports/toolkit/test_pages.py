@@ -9,12 +9,11 @@ import pytest
 
 import retinabench as rb
 from retinabench import __version__
-from retinabench.metrics.policies import policy_grid
+from retinabench.metrics.clinical.screening_table import policy_grid
 from retinabench.reports.clinic import render
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.number_format import Place, Quantity
 from retinabench.reports.toolkit.pages import ROWS, cells, explorer
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+from retinabench.reports.toolkit.tables import Cell, Column, Place, Quantity, Row, Table
 from support.reading_pages import without_script
 from support.screened import screened
 

@@ -10,10 +10,10 @@ import re
 import pytest
 from rich.console import Console
 
-from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.tables import (
     Cell,
     Column,
+    NumberFormat,
     Row,
     Table,
     cell_text,

@@ -17,7 +17,7 @@ import numpy as np
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from retinabench.predictions.formats import npz_bytes, parquet_bytes
+from retinabench.predictions.io import npz_bytes, parquet_bytes
 from retinabench.predictions.table import Predictions
 from torture.fuzz import tables
 from torture.fuzz.case import Case, Check, Must, cases, nothing_wrong, perform, trials

@@ -33,8 +33,7 @@ from retinabench.data.labels import Row
 from retinabench.data.labels import read_table as read_table_label_table
 from retinabench.predictions.check import Check
 from retinabench.predictions.columns import check_count, check_size
-from retinabench.predictions.formats import csv_columns, csv_dialect, open_parquet, read_table
-from retinabench.predictions.io import unreadable
+from retinabench.predictions.io import csv_columns, csv_dialect, open_parquet, read_table, unreadable
 from retinabench.predictions.values import as_text, combined, not_a_number
 
 PATIENT = "patient_id"

@@ -34,13 +34,11 @@ from retinabench.data.loader import chunks
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
 from retinabench.experiments.exporting.model import ExportedModel, export_run, load_model
 from retinabench.experiments.run_folder import finished_run
+from retinabench.metrics.decisions import decompose
 from retinabench.metrics.proportions import Interval
-from retinabench.metrics.uncertainty import decompose
-from retinabench.reports.evaluation.examples import data_uri
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import HUES, Panel, drawing, to_svg
-from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, plain
-from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
+from retinabench.reports.toolkit.figures import HUES, Panel, data_uri, drawing, to_svg
+from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, NumberFormat, Quantity, Row, Table, plain
 
 PACKAGE = "retinabench.concepts.occlusion"
 TITLE = "Do the lesions drive the referral?"

@@ -25,7 +25,7 @@ from retinabench.reports.toolkit.figures import (
     light_grid,
     math_free,
 )
-from retinabench.reports.toolkit.number_format import Quantity
+from retinabench.reports.toolkit.tables import Quantity
 
 
 @dataclass(frozen=True)

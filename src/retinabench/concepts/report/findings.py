@@ -22,18 +22,22 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content
 from retinabench.core.settings import read_toml
 from retinabench.metrics.clinical.readers import BesideReaders
-from retinabench.metrics.clinical.thresholds import operating_points
+from retinabench.metrics.decisions import operating_points
 from retinabench.metrics.proportions import Interval
-from retinabench.reports.toolkit.number_format import (
+from retinabench.reports.toolkit.tables import (
     COUNT,
     PERCENT,
     TWO_DIGITS,
+    UNDEFINED,
+    Cell,
+    Column,
     NumberFormat,
     Quantity,
+    Row,
+    Table,
     p_value,
     percent,
 )
-from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
 
 SIGNED = NumberFormat(2, signed=True)
 MEASURES = ("sensitivity", "specificity")

@@ -28,8 +28,18 @@ from retinabench.concepts.report.findings import (
 from retinabench.core.files import write_bytes
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import HUES, Panel, drawing, to_svg
-from retinabench.reports.toolkit.number_format import COUNT, PERCENT, TWO_DIGITS, percent, plain
-from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
+from retinabench.reports.toolkit.tables import (
+    COUNT,
+    PERCENT,
+    TWO_DIGITS,
+    UNDEFINED,
+    Cell,
+    Column,
+    Row,
+    Table,
+    percent,
+    plain,
+)
 
 TITLE = "Which concepts does the model recognise?"
 CONTENTS = (

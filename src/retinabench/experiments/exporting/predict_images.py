@@ -27,11 +27,9 @@ from retinabench.data.tables import encoded, is_missing, read_columns
 from retinabench.experiments.exporting.model import ExportedModel
 from retinabench.experiments.run import PREDICT_BATCH
 from retinabench.metrics.actions import called, listed
-from retinabench.metrics.clinical.thresholds import ABOVE_HALF
-from retinabench.metrics.uncertainty import referral_uncertainty
+from retinabench.metrics.decisions import ABOVE_HALF, referral_uncertainty
 from retinabench.predictions.check import Check, indistinct, named_by_row
-from retinabench.predictions.formats import to_table
-from retinabench.predictions.io import write_predictions
+from retinabench.predictions.io import to_table, write_predictions
 from retinabench.predictions.table import Predictions
 
 REFERRAL_LIST = "-referral-list.csv"  # after the name of the predictions: several may stand in one folder

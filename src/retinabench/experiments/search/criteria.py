@@ -16,11 +16,11 @@ import numpy as np
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import classification, published, referral_curves
+from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.image_sets import SET_LABELS, ImageSet
 from retinabench.metrics.published import balanced_rows
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import RULES
-from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 DRAW = 0  # seed of the duplication under published rules, the same for all trials of a search

@@ -20,8 +20,7 @@ from retinabench.experiments.many import STATES
 from retinabench.experiments.search.criteria import CRITERIA
 from retinabench.experiments.search.space import Point, Range, Space
 from retinabench.reports.toolkit.figures import BAD, GOOD, canvas, drawing, light_grid, save
-from retinabench.reports.toolkit.number_format import NumberFormat
-from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, Row, Table, csv_bytes
+from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, NumberFormat, Row, Table, csv_bytes
 
 SCHEMA = "retinabench.ranking/1"
 FIGURE = "marginals"

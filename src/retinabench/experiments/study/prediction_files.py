@@ -22,8 +22,7 @@ from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.study import Chosen, is_tuned
 from retinabench.methods.composed import Ensemble
 from retinabench.predictions.columns import read_metadata
-from retinabench.predictions.formats import METADATA_KEY
-from retinabench.predictions.io import read_predictions, write_predictions
+from retinabench.predictions.io import METADATA_KEY, read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 
 FOLDER = "predictions"

@@ -15,8 +15,7 @@ from retinabench.core.seeds import derive
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import ResultRow
 from retinabench.metrics.comparison import ScoreRanking, rank_methods
-from retinabench.metrics.over_seeds import aggregate, mean_over_subsets
-from retinabench.metrics.paired import ranks
+from retinabench.metrics.paired import aggregate, mean_over_subsets, ranks
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import SetScores
 from retinabench.metrics.scoring import score

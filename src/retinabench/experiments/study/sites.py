@@ -42,8 +42,7 @@ from retinabench.metrics.registry import SCORES
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.claims import Claim, Judged, Models, Number, Statement, judge_claims
-from retinabench.reports.toolkit.number_format import p_value
-from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table, to_markdown
+from retinabench.reports.toolkit.tables import Block, Cell, Column, Row, Table, p_value, to_markdown
 
 SHOWN = ("auroc", "referral_accuracy_area")
 

@@ -21,9 +21,8 @@ from retinabench.experiments.study.results import MAIN, EntryScores, Key, MeanSc
 from retinabench.experiments.study.study import Chosen
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.registry import SCORES
-from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.pages import render
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
+from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Row, Table
 
 SCHEMA = "retinabench.benchmark/1"
 RANKED: tuple[Key, ...] = (

@@ -11,8 +11,7 @@ from retinabench.core.results import JsonObject, json_content
 from retinabench.fidelity.densities.density import KnownDensity
 from retinabench.fidelity.densities.moments import Moments, Verdict
 from retinabench.fidelity.targets.target import tables
-from retinabench.reports.toolkit.number_format import TWO_DIGITS
-from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table, to_text
+from retinabench.reports.toolkit.tables import TWO_DIGITS, UNDEFINED, Cell, Column, Row, Table, to_text
 
 ORDER: tuple[Verdict, ...] = ("unbiased", "too few draws", "biased")
 VERDICTS = (

@@ -43,8 +43,7 @@ from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.bootstrap import percentile_interval
 from retinabench.metrics.comparison import RankedModel, ScoreRanking, SetRanking
-from retinabench.metrics.over_seeds import aggregate
-from retinabench.metrics.paired import ranks
+from retinabench.metrics.paired import aggregate, ranks
 from retinabench.reports.leaderboard.submission import Kind
 
 REGRESSION = ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90")

@@ -26,9 +26,8 @@ from retinabench.fidelity.scoring import measures
 from retinabench.fidelity.scoring.measures import ALL, MEASURES, mean_of
 from retinabench.metrics.comparison import RankedModel
 from retinabench.reports.leaderboard.tables import rank_text
-from retinabench.reports.toolkit.number_format import TWO_DIGITS, NumberFormat, Quantity
 from retinabench.reports.toolkit.printed import printed_tables
-from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, Row, Table
+from retinabench.reports.toolkit.tables import TWO_DIGITS, UNDEFINED, Cell, Column, NumberFormat, Quantity, Row, Table
 
 MAP = "map"  # the entry
 _FORM = NumberFormat(3)

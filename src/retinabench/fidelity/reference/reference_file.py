@@ -49,7 +49,7 @@ from retinabench.fidelity.reference.convergence import (
     share_below,
 )
 from retinabench.fidelity.targets.target import Target
-from retinabench.predictions.formats import DAMAGED_ARRAYS, read_member
+from retinabench.predictions.io import DAMAGED_ARRAYS, read_member
 
 Floats = NDArray[np.floating]
 Count = Annotated[int, Field(ge=0, lt=2**63)]

@@ -46,8 +46,8 @@ from retinabench.fidelity.reference.reference_file import Reference, chains_of, 
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.target import Target
 from retinabench.metrics.bootstrap import percentile_interval
+from retinabench.metrics.decisions import binary_entropy
 from retinabench.metrics.scoring import referral_curve
-from retinabench.metrics.uncertainty import binary_entropy
 
 _VARIED = 0.05  # least share of rows that name another class than the most frequent one
 _DOUBT, _PROOF = 2.0, 4.0  # standard errors of an accuracy above chance

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from retinabench.metrics.intervals import holm, replicate_error, t_test
-from retinabench.metrics.over_seeds import seed_effects
-from retinabench.metrics.paired import PairTest, Side, mean_difference, places
+from retinabench.metrics.paired import PairTest, Side, mean_difference, places, seed_effects
 
 Floats = NDArray[np.float64]
 LEVEL = 0.05

@@ -44,8 +44,8 @@ from retinabench.core.settings import Frozen
 from retinabench.core.untrusted import json_object
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
-from retinabench.predictions.formats import DAMAGED_ARRAYS, METHODS, read_member, read_table
-from retinabench.predictions.io import MAX_TITLE
+from retinabench.predictions.io import DAMAGED_ARRAYS, METHODS, read_member, read_table
+from retinabench.predictions.several import MAX_TITLE
 
 Track = Literal["stated", "open", "infinite"]
 Floats = NDArray[np.floating]

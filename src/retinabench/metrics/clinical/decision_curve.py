@@ -1,6 +1,4 @@
-"""Net benefit, and what a decision costs per 1,000 patients.
-
-What follows from a referral: the disease that is missed all the same, and the expert's work.
+"""What a decision is worth and costs: net benefit, the disease that is missed all the same, the expert's work, and the best simple rule.
 
 An image is missed where it is referable and neither called referable nor sent to an expert.
 """
@@ -9,19 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.results import Document
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import cluster_codes
-from retinabench.metrics.clinical.screening_table import referral_shares, share_interval
+from retinabench.metrics.clinical.screening_table import reading_calls, referral_shares, share_interval
+from retinabench.metrics.decisions import margin
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
+from retinabench.metrics.weighted_images import RankedImages
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import SEVERE
 
 THRESHOLDS = np.round(np.arange(0.05, 0.501, 0.01), 2)
-SEVERE = 3  # The first grade of severe disease: severe non-proliferative (3) and proliferative (4) retinopathy.
 PATIENTS = 1000  # Hours per 1,000 patients.
 
 
@@ -76,7 +77,18 @@ def net_benefit(
     curve = DecisionCurve(t, model, prevalence - (1 - prevalence) * odds)
     if cluster is None:
         return curve
-    return _with_intervals(curve, y, p, sent, reader, referral_cost, cluster, w)
+    codes, _ = cluster_codes(cluster)
+    read = np.where(y, reader[0], 1 - reader[1])
+    paid = [(-referral_cost, sent)] if referral_cost > 0 and sent.any() else []
+    rows = []
+    for cut, price in zip(t, odds, strict=True):
+        called = np.where(sent, read, p >= cut)
+        # Treating all has the shares of all positives and negatives, so that the difference is odds TN - FN - cost x referred.
+        benefit = combined_proportions([(1.0, y * called), (-price, ~y * called), *paid], codes, w)
+        gain = combined_proportions([(price, ~y * (1 - called)), (-1.0, y * (1 - called)), *paid], codes, w)
+        rows.append((benefit.low, benefit.high, gain.low, gain.high))
+    low, high, over_low, over_high = np.array(rows).T
+    return replace(curve, low=low, high=high, over_all_low=over_low, over_all_high=over_high)
 
 
 def _at_least(prob: Floats, case: Floats, thresholds: Floats) -> Floats:
@@ -84,35 +96,6 @@ def _at_least(prob: Floats, case: Floats, thresholds: Floats) -> Floats:
     order = np.argsort(prob, kind="stable")
     below = np.append(0.0, np.cumsum(case[order]))
     return np.asarray(below[-1] - below[np.searchsorted(prob[order], thresholds, "left")])
-
-
-def _with_intervals(
-    curve: DecisionCurve,
-    y: Bools,
-    p: Floats,
-    sent: Bools,
-    reader: tuple[float, float],
-    cost: float,
-    cluster: ArrayLike | Sequence[Hashable],
-    weight: Floats,
-) -> DecisionCurve:
-    """Add the intervals of the net benefit, and of its difference from treating all.
-
-    The net benefit is a sum of shares of the cases: TP - odds FP - cost x referred. Treating all has the shares of all positives
-    and negatives, so that the difference is odds TN - FN - cost x referred.
-    """
-    codes, _ = cluster_codes(cluster)
-    read = np.where(y, reader[0], 1 - reader[1])
-    paid = [(-cost, sent)] if cost > 0 and sent.any() else []
-    rows = []
-    for t in curve.threshold:
-        odds = t / (1 - t)
-        called = np.where(sent, read, p >= t)
-        benefit = combined_proportions([(1.0, y * called), (-odds, ~y * called), *paid], codes, weight)
-        gain = combined_proportions([(odds, ~y * (1 - called)), (-1.0, y * (1 - called)), *paid], codes, weight)
-        rows.append((benefit.low, benefit.high, gain.low, gain.high))
-    low, high, over_low, over_high = np.array(rows).T
-    return replace(curve, low=low, high=high, over_all_low=over_low, over_all_high=over_high)
 
 
 @dataclass(frozen=True)
@@ -182,12 +165,9 @@ def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertai
 
 def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> dict[str, Floats]:
     """Missed share at every percent of referral, the most uncertain first."""
-    order = np.argsort(-uncertainty, kind="stable")
-    ranked = uncertainty[order]
-    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]) + 1, len(ranked))
-    left = lost.sum() - np.append(0, np.cumsum(lost[order])[ends - 1])
-    referred = np.linspace(0, 1, 101)
-    missed = np.interp(referred, np.append(0, ends) / len(ranked), left)
+    ranking, referred = RankedImages(uncertainty), np.linspace(0, 1, 101)
+    left = lost.sum() - ranking.cumulate(lost.astype(np.float64))
+    missed = np.interp(referred, np.append(0, ranking.ends + 1) / len(y), left)
     return {"referred": referred, "missed": missed / y.sum() if y.any() else np.full(101, np.nan)}
 
 
@@ -235,4 +215,64 @@ def workload(part: Predictions, referred: Bools, images_per_hour: float, weight:
         clustered_proportion(part.label == 1, referred * weight, codes),
         len(codes) / patients,
         images_per_hour,
+    )
+
+
+@dataclass(frozen=True)
+class SimpleRule(Document):
+    """The best simple rule at the workload of a referral, and how the referral compares with it."""
+
+    name: Literal["around", "below"]  # of the decision threshold
+    missed: Interval  # share of the referable images in the end, the reader's misses included
+    gain: Interval  # net benefit of the referral by uncertainty less that of this rule, per image
+    price: float  # of a false alarm, in missed referable images
+    same: bool  # whether both do the same to every image
+
+
+def best_simple_rule(
+    y: Bools,
+    prob: Floats,
+    said: Bools,
+    sent: Bools,
+    codes: NDArray[np.intp],
+    cut: float,
+    reader: tuple[float, float],
+    price: float,
+    weight: Floats,
+) -> SimpleRule:
+    """Return the best simple rule that reads as many images as are `sent`, against which reading by uncertainty is held.
+
+    An expert who reads as many images could read those whose probability is nearest to the decision threshold, which is what two thresholds of the
+    probability do (`around`), or the most suspicious of those that the model calls not referable, which is what a second, lower threshold does
+    (`below`). The better of the two, by its net benefit on the same images, is what a referral by uncertainty is held against.
+
+    The net benefit counts found disease less false alarms, at the price that is stated, or t / (1 - t) at the decision threshold t (Vickers and
+    Elkin, 2006), with the stated rates of the reader; differences are paired image by image and clustered by patient.
+
+    A false alarm costs `price` missed referable images.
+    Shapes: `y`, `prob`, `said`, `sent`, `codes`, `weight` (N,).
+    """
+
+    def benefit(read: Bools) -> tuple[Floats, Floats]:
+        called = reading_calls(y, said, read, reader)["reader"]
+        return called, np.where(y, called, -price * called)
+
+    orders = {"around": np.argsort(-margin(prob, cut), kind="stable"), "below": np.lexsort((np.abs(prob - cut), said))}
+    work = (weight * sent).sum() + 1e-9
+    rules = {
+        name: np.isin(np.arange(len(y)), order[np.cumsum(weight[order]) <= work]) for name, order in orders.items()
+    }
+    found = {name: benefit(read) for name, read in rules.items()}
+    name: Literal["around", "below"] = "below" if weight @ found["below"][1] > weight @ found["around"][1] else "around"
+    called, simple = found[name]
+    gain = benefit(sent)[1] - simple
+    scale = max(1.0, price)  # shares lie in [0, 1]
+    parts = [(scale, np.maximum(gain, 0) / scale), (-scale, np.maximum(-gain, 0) / scale)]
+    # Two rules may order rounding errors or ties differently, and yet do the same to every image.
+    return SimpleRule(
+        name,
+        clustered_proportion(1 - called, y * weight, codes),
+        combined_proportions(parts, codes, weight),
+        price,
+        not gain.any(),
     )

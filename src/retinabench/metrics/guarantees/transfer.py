@@ -16,8 +16,7 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.core.results import Row
 from retinabench.metrics.bootstrap import check_draws
-from retinabench.metrics.clinical.by_patient import by_patient
-from retinabench.metrics.clinical.thresholds import DecisionThreshold, FrozenThreshold
+from retinabench.metrics.decisions import DecisionThreshold, FrozenThreshold, by_patient, referral_uncertainty
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, Per, ReferralCases, as_goals
@@ -32,7 +31,6 @@ from retinabench.metrics.guarantees.threshold import (
     validation_and_test,
 )
 from retinabench.metrics.proportions import Interval
-from retinabench.metrics.uncertainty import referral_uncertainty
 from retinabench.predictions.table import Predictions
 
 SCHEMA = "retinabench.transfer/3"

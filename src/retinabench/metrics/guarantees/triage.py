@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, Row
 from retinabench.metrics.bootstrap import check_draws
-from retinabench.metrics.clinical.by_patient import by_patient
+from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
 from retinabench.metrics.guarantees.goals import Goal, Per, ReferralCases, as_goals, ratio_interval

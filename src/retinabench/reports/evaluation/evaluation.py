@@ -16,25 +16,25 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check
-from retinabench.metrics import selective
+from retinabench.metrics import classification
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.decisions import binary_entropy, referral_uncertainty
+from retinabench.metrics.image_sets import kept_columns
 from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
-from retinabench.metrics.paired import Methods, PairedSet, Subsets, check_seeds, seeds_of
+from retinabench.metrics.paired import Methods, PairedSet
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue, referred_scores
 from retinabench.metrics.rejection import Rejections, compare_uncertainties
-from retinabench.metrics.replicates import kept_columns
 from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
-from retinabench.metrics.uncertainty import binary_entropy, referral_uncertainty
 from retinabench.metrics.weighted_images import Cases, Weighted, is_positive
 from retinabench.predictions.columns import DOMAINS
+from retinabench.predictions.several import Subsets, check_seeds, seeds_of
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.figures import OTHERS, Mark, mark
-from retinabench.reports.toolkit.number_format import Place, Quantity
+from retinabench.reports.toolkit.tables import Place, Quantity, pooled
 
 SETS = ("in_domain", "shifted", "joint")  # The sets that the report shows; labels are in `metrics.sets`.
 METRICS = ("accuracy", "auroc", "nll")
@@ -42,7 +42,7 @@ GRID = np.linspace(0, 1, 101)
 BINS = 10
 MOST_COLORS, HIGHLIGHTED = 4, 3  # methods that a figure tells apart; of more of them, the first three
 FEWEST = 0.05  # Share of the images below which a curve ends: it is too noisy where few images are left.
-Progress = Callable[[str, float], None]
+Progress = Callable[[float], None]  # is told the share of the work that is done
 PredictionsByMethod = Mapping[str, Predictions | Sequence[Predictions]]  # several of one method are its seeds
 # Scores whose replicates the report needs, for paired differences between methods and for the mean of several seeds.
 BASIC = (
@@ -129,18 +129,16 @@ def observed(case: SetPredictions, weight: Floats) -> Floats:
     return np.asarray(np.divide(positive, total, out=np.full(BINS, np.nan), where=total > 0))
 
 
-class AllCurves:
-    """All curves of the figures in one row, as a function of the weights of the images: referral by metric, ROC, reliability."""
+def all_curves(case: SetPredictions) -> Statistic:
+    """Return all curves of the figures in one row, as a function of the weights of the images: referral by metric, ROC, reliability."""
 
-    def __init__(self, case: SetPredictions) -> None:
-        self.case = case
-
-    def __call__(self, weight: Floats) -> Floats:
-        cases = self.case.cases
-        w = Weighted(cases, np.take(weight, cases.order, axis=1))
+    def statistic(weight: Floats) -> Floats:
+        w = Weighted(case.cases, np.take(weight, case.cases.order, axis=1))
         curves = values_on_grid(w, GRID, FEWEST)
-        seen = np.stack([observed(self.case, row) for row in weight])
+        seen = np.stack([observed(case, row) for row in weight])
         return np.concatenate([*(curves[name] for name in METRICS), sensitivity_within(w, GRID), seen], axis=1)
+
+    return statistic
 
 
 def replicated(
@@ -235,7 +233,7 @@ class Evaluation:
 
     @property
     def replicated(self) -> tuple[str, ...]:
-        return *selective.referred_names(self.settings.referred), *BASIC
+        return *classification.referred_names(self.settings.referred), *BASIC
 
     def at(self, name: str) -> str:
         return f"{name}_at_{100 * self.settings.referred:g}"
@@ -354,15 +352,14 @@ def evaluate_methods(
     given: PredictionsByMethod, settings: EvaluationSettings = DEFAULTS, progress: Progress | None = None
 ) -> Evaluation:
     methods = _checked(given)
-    tell = progress or (lambda _text, _share: None)
+    tell = progress or (lambda _share: None)
     sets = _sets(methods)
     found = Evaluation(methods, settings, sets, [mark(i) for i in range(len(methods))])
     for i, method in enumerate(methods):
-        tell(f"scoring {method.name}", i / len(methods))
         scored = [_scored(p, found) for p in method.predictions]
         found.files.append([scores for scores, _ in scored])
         for k, name in enumerate(sets):
-            tell(f"{method.name}, {SET_LABELS[name].lower()}", (i + (k + 1) / (len(sets) + 1)) / len(methods))
+            tell((i + (k + 1) / (len(sets) + 1)) / len(methods))
             made = [
                 SetPredictions.of(p, name, settings.uncertainty, file.threshold.value)
                 for p, file in zip(method.predictions, found.files[i], strict=True)
@@ -386,7 +383,7 @@ def evaluate_methods(
     if len(methods) > MOST_COLORS:  # the first ones are told apart, in grey behind them the range of the others
         first = sorted(range(len(methods)), key=lambda i: -np.nan_to_num(areas[i], nan=-1))[:HIGHLIGHTED]
         found.marks = [mark(first.index(i)) if i in first else OTHERS for i in range(len(methods))]
-    tell("scored", 1.0)
+    tell(1.0)
     return found
 
 
@@ -453,7 +450,7 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
     own = dict(zip(found.replicated, quantities(methods, wholes, values, replicates), strict=True))
     # The scores of other rules come from `score` alone, without intervals.
     if found.settings.rules != "corrected":
-        own = {key: own[key] for key in selective.referred_names(found.settings.referred)}
+        own = {key: own[key] for key in classification.referred_names(found.settings.referred)}
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
     for key in {key for block in blocks for key in block}:
@@ -462,13 +459,8 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
 
 def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
     """Merge the scores of the seeds: their mean, its standard error, and the interval of the mean."""
-    value, low, high = np.array([(one.value, one.low, one.high) for one in scores], np.float64).T
-    if len(scores) == 1:
-        return Quantity(float(value[0]), float(low[0]), float(high[0]))
-    error = float(value.std(ddof=1) / np.sqrt(len(scores)))
-    if own is not None:
-        return Quantity(float(value.mean()), own.low, own.high, error)
-    return Quantity(float(value.mean()), float(low.mean()), float(high.mean()), error)
+    mean = pooled(scores)
+    return mean if own is None or len(scores) == 1 else replace(mean, low=own.low, high=own.high)
 
 
 def _add_curves(found: Evaluation, i: int, name: str) -> None:
@@ -479,7 +471,7 @@ def _add_curves(found: Evaluation, i: int, name: str) -> None:
         parts += [case.label, case.prob, case.uncertainty, cluster_codes(case.cluster)[0], case.threshold]
 
     def compute() -> dict[str, Floats]:
-        values, curves = replicated(cases, AllCurves, replicates, seed)
+        values, curves = replicated(cases, all_curves, replicates, seed)
         low, high = percentile_interval(curves.mean(axis=0), points=True)
         return {"values": values.mean(axis=0), "low": low, "high": high}
 

@@ -1,4 +1,4 @@
-"""The figures of a report."""
+"""The figures of a report, and the section on grades that `clinic` shows as well."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.clinical.thresholds import GOALS
+from retinabench.metrics.clinical.screening_table import GOALS
+from retinabench.metrics.grades import GradeScores
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.rejection import REMOVED, Rejections
 from retinabench.reports.evaluation.evaluation import BINS, FEWEST, GRID, MOST_COLORS, Evaluation, SetPredictions
+from retinabench.reports.grades import Seeds, confusion_table, scores_table, sets_table
 from retinabench.reports.toolkit.figures import (
     BAD,
     FAINT,
@@ -26,6 +28,7 @@ from retinabench.reports.toolkit.figures import (
     TEXT,
     WIDTH,
     Line,
+    Mark,
     Panel,
     canvas,
     diagonal,
@@ -37,7 +40,7 @@ from retinabench.reports.toolkit.figures import (
     to_svg,
 )
 from retinabench.reports.toolkit.figures import mark as numbered_mark
-from retinabench.reports.toolkit.number_format import percent, plain
+from retinabench.reports.toolkit.tables import percent, plain
 
 HEIGHT = 300
 NHS = (round(1 - GOALS["nhs"].specificity, 10), GOALS["nhs"].sensitivity)
@@ -331,3 +334,36 @@ def rejection_panel(one: Rejections, name: str, figure_id: str) -> Panel:
     said = "; ".join(f"{key}: RC-Index {plain(each.index, 4)}" for key, each in one.uncertainties.items())
     title = f"Accuracy of the retained images by uncertainty, {SET_LABELS[name].lower()}"
     return Panel(SET_LABELS[name], to_svg(figure, figure_id, title=title, description=said))
+
+
+def curve_figure(lines: Mapping[str, tuple[Mark, GradeScores]]) -> Figure:
+    figure, [[axes]] = canvas(WIDTH, 300)
+    draw_lines(axes, [Line(mark, *one.curve.values()) for mark, one in lines.values()])
+    axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel="error in grades of the retained")
+    axes.set_ylim(bottom=0)
+    percent_axis(axes.xaxis)
+    light_grid(axes, "y")
+    return figure
+
+
+def grade_section(found: Mapping[str, Mapping[str, tuple[Mark, Seeds]]], leading: str = "") -> list[dict[str, object]]:
+    """Return what the section of a page shows of each set: name of the set -> method -> its mark and seeds."""
+    shown: list[dict[str, object]] = []
+    for name, methods in found.items():
+        known = {method: (mark, seeds) for method, (mark, seeds) in methods.items() if seeds}
+        if not known:
+            continue
+        label = SET_LABELS[name]
+        first = known.get(leading, next(iter(known.values())))[1][0]
+        title = f"Error in grades, {label.lower()}"
+        said = f"{title} images, as the expert reads more of them; the area under it is in the table."
+        figure = curve_figure({method: (mark, seeds[0]) for method, (mark, seeds) in known.items()})
+        shown.append(
+            {
+                "scores": scores_table(label, {method: seeds for method, (_, seeds) in known.items()}),
+                "confusion": confusion_table(label, first),
+                "sets": sets_table(label, first),
+                "curve": Panel.of(figure, f"grades-{name}", title, said),
+            }
+        )
+    return shown

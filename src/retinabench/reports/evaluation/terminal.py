@@ -18,17 +18,28 @@ from rich.text import Text
 
 from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.classification import false_alarm_price
-from retinabench.metrics.clinical.screening_report import FEW_PATIENTS, POOR, Baseline, Kind, judge
-from retinabench.metrics.clinical.thresholds import DEFAULT
+from retinabench.metrics.decisions import DEFAULT
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.rejection import Rejections
-from retinabench.metrics.score_results import Scores, SetScores
+from retinabench.metrics.score_results import FEW_PATIENTS, POOR, Baseline, Kind, Scores, SetScores, judge
 from retinabench.reports import grades
-from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, p_value, percent, pooled
 from retinabench.reports.toolkit.pages import counted, macros
-from retinabench.reports.toolkit.tables import UNDEFINED, Block, Cell, Column, Row, Table, to_terminal
+from retinabench.reports.toolkit.tables import (
+    UNDEFINED,
+    Block,
+    Cell,
+    Column,
+    NumberFormat,
+    Quantity,
+    Row,
+    Table,
+    p_value,
+    percent,
+    pooled,
+    to_terminal,
+)
 
 if TYPE_CHECKING:
     from retinabench.metrics.comparison import Comparison

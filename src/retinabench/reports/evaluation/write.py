@@ -15,18 +15,17 @@ from retinabench.core.progress import QUIET
 from retinabench.core.progress import Progress as Bars
 from retinabench.core.results import JsonObject, json_content
 from retinabench.data.prepared import open_data
-from retinabench.metrics import selective
-from retinabench.metrics.clinical.decision_curve import SEVERE
-from retinabench.metrics.clinical.screening import Screened
-from retinabench.metrics.clinical.thresholds import DEFAULT, GOALS, DecisionThreshold, referral_rule
+from retinabench.metrics import classification
+from retinabench.metrics.clinical.screening_table import GOALS, MOST_GROUPS, PolicyGrid, Screened, policy_grid
+from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, referral_rule
 from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
-from retinabench.metrics.policies import MOST_GROUPS, PolicyGrid, policy_grid
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules
-from retinabench.predictions.io import ReadEach, find_files, join_folds, method_names, read_each
+from retinabench.predictions.several import ReadEach, find_files, join_folds, method_names, read_each
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation import examples, figures, tables
+from retinabench.predictions.values import SEVERE
+from retinabench.reports.evaluation import facts, figures
 from retinabench.reports.evaluation.evaluation import (
     DEFAULTS,
     MOST_BAND_REPLICATES,
@@ -38,15 +37,13 @@ from retinabench.reports.evaluation.evaluation import (
     evaluate_methods,
     quantities,
 )
-from retinabench.reports.evaluation.examples import ImageSource, data_uri
+from retinabench.reports.evaluation.facts import SLIGHT, verdict
+from retinabench.reports.evaluation.figures import grade_section
 from retinabench.reports.evaluation.terminal import folds_table, uncertainties_table
-from retinabench.reports.evaluation.verdict import SLIGHT, verdict
-from retinabench.reports.grade_section import grade_section
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import OTHERS, LegendEntry, drawing, mark
-from retinabench.reports.toolkit.number_format import NumberFormat, Quantity, join_names
+from retinabench.reports.toolkit.figures import OTHERS, ImageSource, LegendEntry, data_uri, drawing, mark
 from retinabench.reports.toolkit.pages import explorer
-from retinabench.reports.toolkit.tables import csv_bytes
+from retinabench.reports.toolkit.tables import NumberFormat, Quantity, csv_bytes, join_names
 
 CONTENTS = (
     ("verdict", "Verdict"), ("explore", "Other thresholds"), ("findings", "Findings"), ("scored", "Data"), ("scores", "Scores"), ("roc", "ROC"), ("referral", "Referral"), ("rejection", "Uncertainties compared"),
@@ -95,7 +92,7 @@ def render(
         "show": lambda one, style="plain": one.whole_html(NumberFormat(2, signed=style == "signed")),
         "shown": _shown,
         "per_image": PER_IMAGE,
-        "patients_tables": tables.patients_tables(evaluation),
+        "patients_tables": facts.patients_tables(evaluation),
         "graded": any(case.grade is not None for case in cases),
         "own_uncertainty": any(case.uncertainty_name == "own" for case in cases),
         "band_replicates": min(evaluation.settings.bootstrap, MOST_BAND_REPLICATES),
@@ -105,15 +102,15 @@ def render(
         "pathways": pathways(evaluation, grids),
         "explorer": page_explorer(evaluation, grids, images),
         "lead_figure": figures.lead_panel(evaluation),
-        "sets_table": tables.sets_table(evaluation),
-        "score_tables": tables.score_tables(evaluation),
-        "retained_tables": tables.retained_tables(evaluation),
-        "files_table": tables.files_table(evaluation),
+        "sets_table": facts.sets_table(evaluation),
+        "score_tables": facts.score_tables(evaluation),
+        "retained_tables": facts.retained_tables(evaluation),
+        "files_table": facts.files_table(evaluation),
         "roc_figures": figures.roc_panels(evaluation),
         "referral_figures": figures.referral_panels(evaluation),
         "histogram_figures": figures.histogram_panels(evaluation),
         "reliability_figures": figures.reliability_panels(evaluation),
-        "example_groups": examples.groups(evaluation, images),
+        "example_groups": facts.example_groups(evaluation, images),
     }
     return pages.render("evaluation.html.j2", context, package="retinabench.reports.evaluation")
 
@@ -214,11 +211,10 @@ def write_report(
 
     The same arguments give the same bytes. The page needs no network.
     """
-    tell = progress or (lambda _text, _share: None)
-    found = evaluate_methods(methods, settings, progress=lambda text, share: tell(text, SCORED * share))
-    tell("drawing figures", SCORED)
+    tell = progress or (lambda _share: None)
+    found = evaluate_methods(methods, settings, progress=lambda share: tell(SCORED * share))
     page = write_evaluation(found, Path(out), title=title, images=images)
-    tell("report written", 1.0)
+    tell(1.0)
     return page
 
 
@@ -260,7 +256,7 @@ def report_files(
 def percent_steps(advance: Callable[[int], None]) -> Progress:
     done = 0
 
-    def tell(_what: str, share: float) -> None:
+    def tell(share: float) -> None:
         nonlocal done
         advance(round(100 * share) - done)
         done = round(100 * share)
@@ -312,7 +308,7 @@ def _controls(evaluation: Evaluation, name: str) -> dict[str, dict[str, float]]:
 
 def _added(evaluation: Evaluation, i: int, file: int) -> JsonObject:
     added: JsonObject = {}
-    own = {*selective.referred_names(evaluation.settings.referred), *ADDED}
+    own = {*classification.referred_names(evaluation.settings.referred), *ADDED}
     for name in evaluation.sets:
         if (i, name) not in evaluation.replicates or file >= len(evaluation.replicates[i, name][0]):
             continue

@@ -17,20 +17,292 @@ so that a site that was interrupted is completed and files that no longer belong
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import json_text, write_bytes
 from retinabench.core.progress import QUIET, Progress
-from retinabench.core.results import JsonObject
+from retinabench.core.results import IntervalRow, JsonObject, draw_intervals
 from retinabench.core.workspace import Workspace
-from retinabench.predictions.formats import parquet_bytes
+from retinabench.metrics.arrays import Floats
+from retinabench.metrics.classification import sensitivity_within
+from retinabench.metrics.comparison import ScoreRanking
+from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.referral_curves import values_on_grid
+from retinabench.metrics.registry import SCORES as SPECS
+from retinabench.predictions.io import parquet_bytes
 from retinabench.predictions.table import Predictions
-from retinabench.reports.evaluation.examples import ImageSource, data_uri
-from retinabench.reports.leaderboard import pages
+from retinabench.reports.evaluation.evaluation import FEWEST, GRID, SetPredictions
+from retinabench.reports.evaluation.facts import probability_text
+from retinabench.reports.leaderboard import tables as rows
 from retinabench.reports.leaderboard.board import SCHEMA, BenchmarkBoard
-from retinabench.reports.leaderboard.pages import Failure, image_file
+from retinabench.reports.toolkit.figures import (
+    WIDTH,
+    ImageSource,
+    LegendEntry,
+    Line,
+    Mark,
+    Panel,
+    canvas,
+    data_uri,
+    diagonal,
+    draw_lines,
+    drawing,
+    light_grid,
+    percent_axis,
+    to_svg,
+)
+from retinabench.reports.toolkit.pages import Fact, render
+from retinabench.reports.toolkit.tables import cell_html
+
+HEIGHT, BINS = 300, 8
+Curves = Mapping[str, tuple[Floats, Floats]]
+Failure = dict[str, str]  # An image that is predicted wrongly.
+EACH = 6
+PACKAGE = "retinabench.reports.leaderboard"
+REFERENCE = "map"  # whose curves stand beside those of every method
+
+
+def set_marks(sets: Sequence[str]) -> dict[str, Mark]:
+    return {name: Mark(k, 0) for k, name in enumerate(sets)}
+
+
+def curves_of(seeds: Sequence[Predictions], name: str) -> Curves:
+    cases = [case for one in seeds if (case := SetPredictions.of(one, name)) is not None]
+    wholes = [case.cases.weighted() for case in cases]
+    roc = np.mean([sensitivity_within(w, GRID) for w in wholes], axis=0)
+    accuracy = np.mean([values_on_grid(w, GRID, FEWEST, ["accuracy"])["accuracy"] for w in wholes], axis=0)
+    prob, label = (np.concatenate([getattr(case, key) for case in cases]) for key in ("prob", "label"))
+    bins = np.array_split(np.argsort(prob, kind="stable"), BINS)
+    shares = [np.array([values[rows].mean() for rows in bins if len(rows)]) for values in (prob, label)]
+    return {"roc": (GRID, roc), "referral": (GRID, accuracy), "reliability": (shares[0], shares[1])}
+
+
+def panels(ours: Mapping[str, Curves], others: Mapping[str, Curves], prefix: str) -> list[Panel]:
+    marks = set_marks(list(ours))
+
+    def lines(curve: str) -> list[Line]:
+        drawn = [Line(Mark(marks[name].hue, 2), *others[name][curve]) for name in ours if name in others]
+        return drawn + [Line(marks[name], *ours[name][curve]) for name in ours]
+
+    sets = " and ".join(SET_LABELS[name].lower() for name in ours)
+    made = (
+        ("roc", "ROC", _diagonal(lines("roc"), "1 − specificity", "sensitivity")),
+        ("referral", "Accuracy after referral", _referral(lines("referral"))),
+        ("reliability", "Reliability", _diagonal(lines("reliability"), "P(referable)", "share referable")),
+    )
+    return [
+        Panel(heading, to_svg(figure, f"{prefix}-{key}", title=f"{heading}: {sets}", description="Mean over seeds."))
+        for key, heading, figure in made
+    ]
+
+
+def _diagonal(lines: Sequence[Line], xlabel: str, ylabel: str) -> Figure:
+    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    diagonal(axes)
+    draw_lines(axes, lines)
+    axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel=xlabel, ylabel=ylabel)
+    return figure
+
+
+def _referral(lines: Sequence[Line]) -> Figure:
+    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    draw_lines(axes, lines)
+    axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel="accuracy of the others")
+    percent_axis(axes.xaxis)
+    light_grid(axes, "y")
+    return figure
+
+
+def failures(predictions: Predictions, name: str, *, shown: bool) -> list[Failure]:
+    case = SetPredictions.of(predictions, name)
+    if case is None:
+        return []
+    order = np.lexsort((case.image_id, case.uncertainty))
+    wrong = order[~case.correct[order]]
+    missed, alarms = wrong[case.label[wrong]], wrong[~case.label[wrong]]
+    found = []
+    for row in [*missed[:EACH].tolist(), *alarms[:EACH].tolist()]:
+        image = str(case.image_id[row])
+        grade = "" if case.grade is None else f", grade {case.grade[row]}"
+        called = "referable" if case.called[row] else "not referable"
+        found.append({
+            "image_id": image, "file": image_file(image) if shown else "", "place": SET_LABELS[name].lower(),
+            "truth": ("Referable" if case.label[row] else "Not referable") + grade,
+            "predicted": f"Predicted {called}, {probability_text(float(case.prob[row]))}",
+        })  # fmt: skip
+    return found
+
+
+def image_file(image_id: str) -> str:
+    return f"{hashlib.sha256(image_id.encode()).hexdigest()[:16]}.jpg"
+
+
+def index_page(boards: Sequence[BenchmarkBoard]) -> str:
+    sections = [(board, _section(board, next(iter(board.sets)))) for board in boards]
+    return _render("index.html.j2", title=_finding(boards), sections=sections, root="")
+
+
+def benchmark_page(board: BenchmarkBoard) -> str:
+    return _render(
+        "benchmark.html.j2",
+        title=_finding([board]),
+        board=board,
+        sections=[_section(board, name) for name in board.sets],
+        kinds=rows.KINDS,
+        root="../",
+    )
+
+
+def pairs_page(board: BenchmarkBoard, name: str, score: str) -> str:
+    spec = SPECS[score]
+    ranked = board.sets[name][score]
+    standing = [
+        (key, board.entries[key].title, rows.rank_text(one.best, one.worst), cell_html(rows.score_cell(one)))
+        for key in ranked.order()
+        if (one := ranked.models[key])
+    ]
+    return _render(
+        "pairs.html.j2",
+        title=f"{spec.label}, {SET_LABELS[name].lower()}: {_standing(board, name, score)}",
+        board=board,
+        spec=spec,
+        standing=standing,
+        resolved=len(ranked.better()),
+        pairs=len(ranked.pairs),
+        matrix=rows.pair_matrix(board, name, score),
+        root="../",
+    )
+
+
+def method_page(key: str, boards: Sequence[BenchmarkBoard], shown: Mapping[str, Sequence[Failure]]) -> str:
+    entry = boards[0].entries[key]
+    sections = [_method_section(board, key, shown[board.benchmark.name]) for board in boards]
+    return _render(
+        "method.html.j2",
+        title=entry.title,
+        entry=entry,
+        key=key,
+        kind=rows.KINDS[entry.kind],
+        facts=_facts(key, boards),
+        sections=sections,
+        root="../",
+    )
+
+
+def printed_page(boards: Sequence[BenchmarkBoard]) -> str:
+    tables = rows.printed_page_tables(boards)
+    return _render("printed.html.j2", title="Printed values", tables=tables, root="")
+
+
+def failures_of(board: BenchmarkBoard, key: str, *, shown: bool) -> list[Failure]:
+    first = board.entries[key].seeds[0]
+    return [one for name in board.benchmark.sets for one in failures(first, name, shown=shown)]
+
+
+def _render(template: str, **context: Any) -> str:
+    return render(template, context, package=PACKAGE)
+
+
+def _finding(boards: Sequence[BenchmarkBoard]) -> str:
+    """Return what the rankings by the primary score resolve: of one benchmark on each set, of several how many do."""
+    if len(boards) == 1:
+        primary, sets = boards[0].benchmark.primary, boards[0].benchmark.sets
+        each = (f"{SET_LABELS[name].lower()}, {_standing(boards[0], name, primary)}" for name in sets)
+        return f"{SPECS[primary].label}: {'; '.join(each)}"
+    rankings = [[board.sets[name][board.benchmark.primary] for name in board.benchmark.sets] for board in boards]
+    some = sum(any(ranked.better() for ranked in sets) for sets in rankings)
+    one = sum(any(len(_may_be_best(ranked)) == 1 for ranked in sets) for sets in rankings)
+    if not some:
+        return f"On none of {len(boards)} benchmarks is a method shown to be better than another"
+    many = f"On {some} of {len(boards)} benchmarks some methods are shown to be better than others"
+    return f"{many}; a single best method is shown on {one or 'none'}"
+
+
+def _standing(board: BenchmarkBoard, name: str, score: str) -> str:
+    """Return what the ranking by a score on a set resolves, as a clause."""
+    ranked = board.sets[name][score]
+    order, first = ranked.order(), _may_be_best(ranked)
+    if len(first) == len(order) > 1:
+        return "no method is shown to be better than another"
+    title = board.entries[order[0]].title
+    if len(first) == 1:
+        return f"{title} is the best of {len(order)} methods"
+    return f"{len(first)} of {len(order)} methods may be the best, among them {title}"
+
+
+def _may_be_best(ranked: ScoreRanking) -> list[str]:
+    return [key for key, model in ranked.models.items() if model.best == 1]
+
+
+@drawing()
+def _section(board: BenchmarkBoard, name: str) -> dict[str, object]:
+    found, specs = board.sets[name], rows.specs_of(board, name)
+    patients = "" if found.patients is None else f" of {found.patients:,} patients"
+    ranked = found[specs[0].name]
+    order = ranked.order()
+    finding = f"{specs[0].label}, {SET_LABELS[name].lower()}: {_standing(board, name, specs[0].name)}"
+    figure, [[axes]] = canvas(2 * WIDTH, 60 + 20 * len(order))
+    lines = [
+        IntervalRow(board.entries[key].title, (one := ranked.models[key]).value, one.low, one.high) for key in order
+    ]
+    draw_intervals(lines, axes, label=specs[0].heading)
+    said = "Each method with its 95 % interval over patients, the best first."
+    return {
+        "name": name,
+        "label": SET_LABELS[name],
+        "counts": f"{found.images:,} images{patients}, {found.positives:,} referable",
+        "scores": [(spec.name, spec.heading) for spec in specs],
+        "rows": rows.method_rows(board, name),
+        "panel": Panel.of(figure, f"{board.benchmark.name}-{name}-dots", finding, said),
+    }
+
+
+@drawing()
+def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -> dict[str, object]:
+    name = board.benchmark.name
+    sets: tuple[str, ...] = board.benchmark.sets
+    seeds = board.entries[key].seeds
+    references = {k: e for k, e in board.entries.items() if e.kind == "baseline" and e.card.name == REFERENCE}
+    others = {part: curves_of(one.seeds, part) for other, one in references.items() if other != key for part in sets}
+    ours = {part: curves_of(seeds, part) for part in sets}
+    marks = set_marks(sets)
+    legend = [LegendEntry(SET_LABELS[part], marks[part]) for part in sets]
+    if others:
+        legend += [LegendEntry(f"MAP, {SET_LABELS[part].lower()}", Mark(marks[part].hue, 2)) for part in sets]
+    numbers = [one.metadata["seed"] for one in seeds]
+    return {
+        "board": board,
+        "table": rows.scores_table(board, key),
+        "legend": legend,
+        "panels": panels(ours, others, name),
+        "failures": shown,
+        "downloads": [(f"predictions/{key}/{name}/seed-{seed}.parquet", f"seed {seed}") for seed in numbers],
+    }
+
+
+def _facts(key: str, boards: Sequence[BenchmarkBoard]) -> list[Fact]:
+    card = boards[0].entries[key].card
+    seeds = ", ".join(f"{len(b.entries[key].seeds)} on {b.benchmark.title}" for b in boards)
+    return [
+        Fact("By", card.authors),
+        Fact("Computed on", f"{card.compute}; {card.hours:.3g} hours per seed"),
+        Fact("Further data", "; ".join(card.data) or "none"),
+        Fact("Pretrained weights", "yes" if card.pretrained else "no"),
+        Fact("Networks per prediction", str(card.ensemble)),
+        Fact(
+            "Settings chosen on",
+            {"nothing": "nothing, they are defaults"}.get(card.tuned_on, f"{card.tuned_on} images"),
+        ),
+        Fact("Seeds", f"{seeds}{', without randomness' if card.deterministic else ''}"),
+    ]
+
 
 MANIFEST = "site.json"
 Content = Iterator[tuple[str, bytes]]
@@ -49,7 +321,7 @@ def write_site(
     folder.check_empty()
     with folder.lock():
         found = {
-            (key, board.benchmark.name): pages.failures_of(board, key, shown=board.benchmark.name in (images or {}))
+            (key, board.benchmark.name): failures_of(board, key, shown=board.benchmark.name in (images or {}))
             for board in boards
             for key in board.entries
         }
@@ -97,18 +369,18 @@ def _contents(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource
                 yield _download(key, board.benchmark.name, one), parquet_bytes(one)
     for key, own in by_key.items():
         shown = {board.benchmark.name: found[key, board.benchmark.name] for board in own}
-        yield f"methods/{key}.html", pages.method_page(key, own, shown).encode()
+        yield f"methods/{key}.html", method_page(key, own, shown).encode()
     for board in boards:
         name = board.benchmark.name
         yield from _images(board, images.get(name), found)
         for part, of in board.sets.items():
             for score in of.scores:
-                yield f"{name}/{part}-{score}.html", pages.pairs_page(board, part, score).encode()
-        yield f"{name}/index.html", pages.benchmark_page(board).encode()
-    yield "printed.html", pages.printed_page(boards).encode()
+                yield f"{name}/{part}-{score}.html", pairs_page(board, part, score).encode()
+        yield f"{name}/index.html", benchmark_page(board).encode()
+    yield "printed.html", printed_page(boards).encode()
     content: JsonObject = {"schema": SCHEMA, "benchmarks": [board.to_dict() for board in boards]}
     yield "board.json", json_text(content).encode()
-    yield "index.html", pages.index_page(boards).encode()
+    yield "index.html", index_page(boards).encode()
 
 
 def _images(board: BenchmarkBoard, source: ImageSource | None, found: Failures) -> Content:

@@ -38,8 +38,7 @@ from retinabench.data.frozen.definition import (
     frozen_benchmark,
     truth_of,
 )
-from retinabench.predictions.formats import parquet_bytes
-from retinabench.predictions.io import read_predictions
+from retinabench.predictions.io import parquet_bytes, read_predictions
 from retinabench.predictions.table import Predictions
 
 CARD, MANIFEST, SCHEMA = "card.toml", "submission.json", "retinabench.submission/1"

@@ -11,9 +11,18 @@ from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.metrics.registry import ScoreSpec
 from retinabench.reports.leaderboard.board import BenchmarkBoard
-from retinabench.reports.toolkit.number_format import THREE_DIGITS, NumberFormat, Quantity, p_value
 from retinabench.reports.toolkit.printed import printed_tables
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, cell_html
+from retinabench.reports.toolkit.tables import (
+    THREE_DIGITS,
+    Cell,
+    Column,
+    NumberFormat,
+    Quantity,
+    Row,
+    Table,
+    cell_html,
+    p_value,
+)
 
 TERMINAL = ("referral_accuracy_area", "auroc", "accuracy", "nll")
 KINDS = {"baseline": "baseline", "submission": "submission", "file": "your file"}

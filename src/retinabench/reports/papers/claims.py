@@ -24,11 +24,10 @@ from retinabench.core.results import Document
 from retinabench.core.seeds import derive
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.intervals import difference_method, holm, patients_of
-from retinabench.metrics.over_seeds import seed_effects
-from retinabench.metrics.paired import PairedSet, PairTest, Side, Subsets, align, mean_difference, paired_sets
+from retinabench.metrics.paired import PairedSet, PairTest, Side, mean_difference, paired_sets, seed_effects
+from retinabench.predictions.several import Subsets, align
 from retinabench.predictions.table import Predictions
-from retinabench.reports.toolkit.number_format import NumberFormat, p_value
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, to_markdown
+from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Row, Table, p_value, to_markdown
 
 LEVEL = 0.95
 COUNTRY, SEVERITY = "country", "severity"

@@ -16,10 +16,9 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.progress import Advance, Progress
 from retinabench.core.subprocesses import in_processes
 from retinabench.metrics.comparison import rank_methods
-from retinabench.metrics.paired import align
+from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.scoring import ScoreSettings
-from retinabench.metrics.uncertainty import referral_uncertainty
-from retinabench.predictions.io import ReadEach, find_files, read_each
+from retinabench.predictions.several import ReadEach, align, find_files, read_each
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers.measurements import (
     RANKED,

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.clinical.thresholds import GOALS
+from retinabench.metrics.clinical.screening_table import GOALS
+from retinabench.metrics.decisions import binary_entropy
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.reports.evaluation.evaluation import GRID
 from retinabench.reports.papers.measurements import (
     JOINT_CRITERION,

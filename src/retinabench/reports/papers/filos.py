@@ -12,17 +12,16 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgb
 from matplotlib.figure import Figure
 
 from retinabench.metrics.arrays import Floats
+from retinabench.metrics.decisions import binary_entropy
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.metrics.over_seeds import aggregate
-from retinabench.metrics.uncertainty import binary_entropy
+from retinabench.metrics.paired import aggregate
 from retinabench.reports.papers import figures as shared
 from retinabench.reports.papers.figures import BANDS, PaperFigure
 from retinabench.reports.papers.measurements import RATES, Collection, MethodRuns, TaskResults
 from retinabench.reports.papers.retina_tables import PERCENT, method_rows, referral_columns
 from retinabench.reports.toolkit.figures import BAD, GOOD, INK, MUTED, PAPER, Mark, percent_axis
-from retinabench.reports.toolkit.number_format import NumberFormat
 from retinabench.reports.toolkit.printed import printed_tables
-from retinabench.reports.toolkit.tables import Block, Cell, Row, Table
+from retinabench.reports.toolkit.tables import Block, Cell, NumberFormat, Row, Table
 
 _PERCENT = NumberFormat(1)
 BENCHMARKS = {"in_domain": "diabetic_retinopathy_diagnosis", "shifted": "aptos2019"}

@@ -1,4 +1,4 @@
-"""The style of every figure: colours and marks, canvases, SVG that stands inside a page, and files that stand alone.
+"""Figures and images of pages: colours and marks, canvases, SVG that stands inside a page, files that stand alone, and images as data URIs.
 
 Colours are told apart by colour-blind readers. Figures are drawn in the light palette; inside a page each colour becomes a
 variable of the style sheet (`var(--c0, #0067a5)`), so that one drawing serves light and dark pages. They are drawn by
@@ -8,12 +8,13 @@ colours and font; `save` writes files (SVG, PNG, PDF) with letters as outlines. 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import re
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +28,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
+from PIL import Image
 
 from retinabench.core.files import write_bytes
 from retinabench.core.untrusted import visible
@@ -76,6 +79,11 @@ _RC: dict[Any, Any] = {
     "xtick.labelsize": "medium",
     "ytick.labelsize": "medium",
 }
+ImageSource = Callable[[str], NDArray[np.uint8] | None]  # image_id -> its pixels (H, W, 3), None where there are none.
+SIDE = 300
+DARK = 20
+QUALITIES = (84, 60, 35, 15)
+MOST_BYTES = 20_000  # of one image in the page, if the lowest quality allows it
 _DRAWING = threading.RLock()
 
 
@@ -307,3 +315,25 @@ def _themed(body: str) -> str:
         body = body.replace(color, f"var(--{variable}, {color})")
     body = re.sub(r"font: (?:[a-z0-9]+ )*?([\d.]+px)[^;\"]*", r"font-size: \1", body)
     return re.sub(r"font-family: [^;\"]*; ?", "", body)
+
+
+def _trimmed(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    bright = image.reshape(*image.shape[:2], -1).max(axis=2) > DARK
+    rows, columns = np.flatnonzero(bright.mean(axis=1) > 0.02), np.flatnonzero(bright.mean(axis=0) > 0.02)
+    if not (rows.size and columns.size):
+        return image
+    return image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+
+
+def data_uri(image: NDArray[np.uint8], side: int = SIDE) -> tuple[str, int, int]:
+    drawn = Image.fromarray(np.ascontiguousarray(_trimmed(image))).convert("RGB")
+    if max(drawn.size) > side:
+        drawn.thumbnail((side, side), Image.Resampling.LANCZOS)
+    content = b""
+    for quality in QUALITIES:
+        with io.BytesIO() as out:
+            drawn.save(out, "JPEG", quality=quality)
+            content = out.getvalue()
+        if len(content) <= MOST_BYTES:
+            break
+    return f"data:image/jpeg;base64,{base64.b64encode(content).decode()}", drawn.width, drawn.height

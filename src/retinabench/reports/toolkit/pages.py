@@ -30,12 +30,12 @@ from markupsafe import Markup
 from retinabench.core.results import JsonObject
 from retinabench.core.untrusted import visible
 from retinabench.core.version import __version__
-from retinabench.metrics.clinical.thresholds import ReferralRule
+from retinabench.metrics.clinical.screening_table import PolicyGrid, PolicyOutcome, RankedImage
+from retinabench.metrics.decisions import ReferralRule
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.metrics.policies import PolicyGrid, PolicyOutcome, RankedImage
 from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit import tables
-from retinabench.reports.toolkit.number_format import COUNT, DASH, PERCENT, NumberFormat, join_names, percent, plain
+from retinabench.reports.toolkit.tables import COUNT, DASH, PERCENT, NumberFormat, join_names, percent, plain
 
 TOOLKIT = "retinabench.reports.toolkit"
 SCRIPTS = ("tables.js", "folds.js", "explore.js", "choices.js")  # The parts of the one script of all pages.
