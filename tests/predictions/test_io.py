@@ -199,7 +199,11 @@ def test_labels_may_be_empty_only_where_it_is_said(tmp_path):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
 def test_folds_and_named_uncertainties_are_kept(tmp_path, kind):
-    values = {"epistemic": [0.1, 1e-300, 3.0], "softmax": [-1.0, 0.25, 0.1 + 0.2]}
+    values = {
+        "epistemic": [0.1, 1e-300, 3.0],
+        "softmax": [-1.0, 0.25, 0.1 + 0.2],
+        "¸": [0.5, 0.1, 0.2],
+    }  # NFKC: a blank
     one = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.2, 0.7, 0.6], fold=[2, 0, 11], uncertainties=values)
     rb.write_predictions(one, tmp_path / f"p.{kind}")
     found = rb.read_predictions(tmp_path / f"p.{kind}")

@@ -338,7 +338,7 @@ def _numbered(names: Sequence[str]) -> list[str]:
 
 def _refuse_look_alike(name: str, file: str | None) -> None:
     """Refuse a name that is a known one but for a letter of another script or an invisible character."""
-    if name.isascii() and name.isprintable():
+    if (name.isascii() and name.isprintable()) or uncertainty_name(name):  # `uncertainty_` and any name
         return
     composed = unicodedata.normalize("NFKC", name)
     shown = "".join(c for c in composed if unicodedata.category(c) not in ("Cc", "Cf", "Mn"))
