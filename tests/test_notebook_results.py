@@ -1,7 +1,5 @@
 """Every result that the public functions return shows itself in a notebook: as HTML, as a DataFrame and as a figure."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """The network of the lesion examinations: it learns, repeats itself, and answers region by region."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """`retinabench examine` as a user meets it: files, exit codes, one line, continued by the same command."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -32,7 +32,7 @@ RUN_BY = {
     "fidelity tasks": ("cli/test_fidelity.py", '"tasks"'),
     "fidelity score": ("cli/test_fidelity.py", '"score"'),
     "fidelity run": ("cli/test_fidelity.py", '"run"'),
-    "fidelity tune": ("fidelity/submissions/test_tuning.py", "tune"),
+    "fidelity tune": ("fidelity/submissions/test_entries.py", "tune"),
     "fidelity reference": ("cli/test_fidelity.py", '"reference"'),
     "fidelity board": ("cli/test_fidelity.py", '"board"'),
     "examine": ("cli/test_concepts.py", '"examine"'),

@@ -1,7 +1,5 @@
 """The number of computing threads in which forks of the test process have the bits of the process itself."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The presets: the table of published values."""
 
-from __future__ import annotations
-
 import pytest
 
 from retinabench.core.errors import InputError
@@ -48,20 +46,14 @@ def test_files_hold_differences_and_words_win(tmp_path):
         (["method.name=map", "method.samples=3"], "method.samples"),
         (["optimizer.augment=afine"], "optimizer.augment"),
         (["optimizer.augment=1"], "optimizer.augment"),
+        (["method.name=\ud800"], "half a surrogate pair"),
     ],
 )
 def test_mistakes_are_named_in_one_line(words, message):
     with pytest.raises(InputError) as caught:
         load_run(None, words, data="d")
     assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("key", ["model.name", "method.name", "optimizer.name"])
-def test_half_a_surrogate_pair_is_no_name(key):
-    with pytest.raises(InputError, match=r"unicode|half a surrogate pair") as caught:
-        load_run(None, [f"{key}=\ud800"], data="d")
-    str(caught.value).encode()
+    assert b"\n" not in str(caught.value).encode()
 
 
 def test_a_broken_toml_file_is_named(tmp_path):
@@ -87,14 +79,8 @@ def test_every_preset_is_valid(name):
         assert name.split("/")[1] == run.method.name
 
 
-def test_the_2019_benchmark_s_networks_cost_alike():
-    runs = {name: presets()[f"filos2019/{name}"] for name in ("deterministic", "dropout", "mfvi")}
-    assert {name: run["model"].get("width", 32) for name, run in runs.items()} == {
-        "deterministic": 32, "dropout": 32, "mfvi": 22,
-    }  # fmt: skip
+def test_the_2019_benchmark_s_deterministic_network_has_the_weights_of_its_dropout():
     sampled, deterministic = (load_run(f"filos2019/{name}", data="d") for name in ("dropout", "deterministic"))
-    assert (sampled.model.width, sampled.model.activation) == (32, "leaky_relu")
-    # The weights of the one are those of the other.
     assert METHODS["dropout_off"].trained_by(deterministic) == sampled
 
 
@@ -179,13 +165,3 @@ def test_every_row_of_the_table_is_the_published_one(line, kind):
     assert run.optimizer.schedule == ("linear" if method == "map" else "step")
     assert run.optimizer.reweight == ("none" if (method, kind) == ("fsvi", "published") else "minibatch")
     assert run.task in TASKS
-
-
-@pytest.mark.parametrize("value", ["[" * 2000 + "]" * 2000, "{a = " * 1000 + "1" + "}" * 1000, "1" * 5000])
-def test_toml_that_is_too_deep_or_long_is_refused(tmp_path, value):
-    file = tmp_path / "run.toml"
-    file.write_text(f"seed = {value}")
-    with pytest.raises(InputError, match="is not TOML"):
-        load_run(file, data="d")
-    with pytest.raises(InputError, match="holds no usable value"):
-        load_run(None, [f"seed={value}"], data="d")

@@ -1,18 +1,11 @@
 """Each check sees the fault that it is for, on runs that are made up; `tests/conformance` runs them on every method."""
 
-from __future__ import annotations
-
-from importlib.metadata import EntryPoint
-
-import numpy as np
 import pytest
 import torch
 
 from retinabench.core.errors import InputError
 from retinabench.experiments.conformance import check_method, easy_points, errors_of, find_method
 from retinabench.methods.registry import METHODS
-
-LABEL = np.tile([0, 0, 1, 1], 8)
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "categorical", "gaussian", "multilabel"])
@@ -99,18 +92,6 @@ def test_what_is_no_method_is_named(tmp_path):
     with pytest.raises(InputError, match=r"unknown method .mapp.*map"):
         find_method("mapp")
     assert find_method("map") == "map"
-
-
-def test_a_file_is_checked_itself_where_a_plug_in_has_its_name(tmp_path, monkeypatch):
-    (tmp_path / "edited.py").write_text(UNSEEDED)
-    installed = EntryPoint("unseeded", "retinabench.methods.map", METHODS.group)
-    monkeypatch.setattr(METHODS, "_plugins", {"unseeded": installed})
-    assert METHODS["unseeded"].__name__ == "retinabench.methods.map"
-    try:
-        assert find_method(str(tmp_path / "edited.py")) == "unseeded"
-        assert METHODS["unseeded"].__file__ == str(tmp_path / "edited.py")
-    finally:
-        METHODS.remove("unseeded")
 
 
 def test_a_file_with_the_name_of_a_built_in_method_is_refused(tmp_path):

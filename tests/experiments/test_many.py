@@ -1,20 +1,31 @@
 """The engine that runs many things: what it skips, several writers at once, torn lines, other code and data."""
 
-from __future__ import annotations
-
-import json
 import os
 import signal
 import time
-from dataclasses import asdict, replace
 
 import pytest
 
 from retinabench.core.errors import InputError, WorkError
-from retinabench.experiments.many import Item, ResultTable, read_results, run_many
-from retinabench.experiments.search.search import RunTable, identity
-from support.appending import IDENTITY, append, row
+from retinabench.experiments.many import Item, Result, ResultTable, read_results, run_many
 from support.forking import THREADS, WARM
+
+IDENTITY = {"version": "1.0", "protocol": 2, "fingerprint": "abc"}
+
+
+def row(number, state="done", value=0.5, ended=0.0, **other):
+    scores = {"auroc": value} if state == "done" else {}
+    return Result(f"{number:012x}", state, f"map-{number:012x}", 1.0, 1, ended, scores=scores, **other)
+
+
+def append(folder, first, count, told=None):
+    """Append rows first … first + count - 1, and tell of each one that is written."""
+    table = ResultTable(folder, IDENTITY)
+    for number in range(first, first + count):
+        table.add(row(number, value=number / 1e4))
+        if told is not None:
+            told.value = number
+    table.close()
 
 
 def write(folder, *rows):
@@ -142,30 +153,3 @@ def test_a_full_disk_is_said_and_the_next_row_begins_a_new_segment(tmp_path, mon
     table.add(row(3))
     table.close()
     assert set(read_results(tmp_path, IDENTITY)) == {row(1).run, row(3).run}
-
-
-def test_the_run_folders_decide(tmp_path):
-    """A row whose folder is gone does not count; one that diverged before it had a folder does."""
-    for number in (1, 2):
-        (tmp_path / "runs" / f"map-{number:012x}").mkdir(parents=True)
-    (tmp_path / "runs" / "notes.txt").write_text("")
-    before = ResultTable(tmp_path / "results", identity("abc"))
-    for one in (row(1), row(3), row(4, "diverged"), row(5, "failed")):
-        before.add(one)
-    before.add(replace(row(6, "diverged"), folder=""))
-    before.close()
-    table = RunTable(tmp_path, "abc")
-    assert set(table.known) == {row(1).run, row(5).run, row(6).run}
-    assert [table.settled(row(number).run) for number in (1, 2, 5, 6)] == [True, False, False, True]
-
-
-def test_twenty_thousand_rows_are_read_in_a_moment(tmp_path):
-    """A fifth of the size that `benchmarks/sweep.py` times; generous enough for a busy machine."""
-    first = {"schema": "retinabench.results/1", **IDENTITY}
-    for segment in range(20):
-        lines = [first, *(asdict(row(1000 * segment + i, value=i / 1000)) for i in range(1000))]
-        (tmp_path / f"{segment}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    began = time.process_time()
-    best = max(read_results(tmp_path, IDENTITY).values(), key=lambda row: row.scores["auroc"])
-    assert best.scores["auroc"] == 0.999
-    assert time.process_time() - began < 5

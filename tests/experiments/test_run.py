@@ -1,6 +1,4 @@
-"""What a run writes, where its data set has an odd shape."""
-
-from __future__ import annotations
+"""What a run writes, where its data set has an odd shape, and what a finished run predicts of other data sets."""
 
 import json
 import shutil
@@ -18,15 +16,10 @@ from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.exporting.model_files import leaf_runs
 from retinabench.experiments.predict import predict_on
 from retinabench.experiments.run import divided, execute, make_batches, predict, run_folder
-from retinabench.experiments.run_folder import (
-    describe,
-    describe_inputs,
-    finished_run,
-    folder_name,
-    read_inputs,
-    write_inputs,
-)
+from retinabench.experiments.run_folder import describe_inputs, finished_run
 from retinabench.metrics.classification import nll
+from retinabench.models.build import build_model
+from retinabench.models.settings import ModelConfig
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
 
@@ -126,19 +119,6 @@ def test_a_cross_validation_tests_every_image_by_a_run_without_its_patient(tmp_p
         )
 
 
-def run(*words, **given):
-    return load_run(None, ["model.name=lenet", *words], data="d", **given)
-
-
-def test_a_folder_is_named_by_what_it_is_and_by_its_hash():
-    one = run("method=dropout", seed=2)
-    assert describe(one) == "dropout lenet seed 2"
-    assert folder_name(one, "f") == f"dropout-lenet-seed-2-{one.hash('f')}"
-    assert folder_name(one, "g") != folder_name(one, "f")
-    folds = run("cross_validation.folds=5", "cross_validation.repeat=1", "cross_validation.fold=3")
-    assert describe(folds) == "map lenet seed 0 fold 3 of 5 folds repeat 1"
-
-
 def test_a_run_knows_its_data_and_keeps_what_it_needs_of_them(tmp_path):
     data = make_prepared(tmp_path / "data")
     run = load_run(None, [*TINY, "task=in_domain", "optimizer.epochs=1"], data=str(data))
@@ -225,15 +205,72 @@ def test_mean_and_std_are_those_of_the_training_images(tmp_path):
     assert found.referable_from == 2
 
 
-def test_the_file_makes_the_round_trip_and_a_damaged_one_is_named(tmp_path):
-    found, _ = described(make_prepared(tmp_path / "data"))
-    assert read_inputs(tmp_path) is None
-    write_inputs(found, tmp_path)
-    again = read_inputs(tmp_path)
-    assert again == found
-    assert again.scale[0].dtype == np.float32
-    (tmp_path / "SHA256SUMS").unlink(missing_ok=True)
-    file = tmp_path / "inputs.json"
-    file.write_text(file.read_text().replace('"size": 16', '"size": 0'))
-    with pytest.raises(InputError, match=r"inputs\.json: .*size"):
-        read_inputs(tmp_path)
+OURS = (("in_domain", "train", 64), ("in_domain", "validation", 24), ("in_domain", "test", 32))
+THEIRS = (("in_domain", "validation", 20), ("in_domain", "test", 26), ("in_domain", "train", 10))
+SMALL = ["model.name=mlp", "optimizer.epochs=2", "optimizer.batch_size=16"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("elsewhere")
+    return make_prepared(root / "ours", parts=OURS), make_prepared(root / "theirs", parts=THEIRS, seed=1)
+
+
+@pytest.mark.parametrize("method", ["map", "ensemble"])
+def test_the_same_predictions_as_training_with_that_set(folders, tmp_path, method):
+    ours, theirs = folders
+    words = [*SMALL, f"method.name={method}", "task=in_domain"]
+    alone = execute(load_run(None, words, data=str(ours)), tmp_path / "runs", Resources("cpu"))
+    found = read_predictions(predict_on(alone, theirs, tmp_path / "x.parquet", Resources("cpu")))
+    words[-1] = "task=country_shift"
+    both = load_run(None, words, data=str(ours), shifted=str(theirs))
+    expected = read_predictions(execute(both, tmp_path / "runs", Resources("cpu")) / "predictions.parquet")
+    for column in ("image_id", "label", "grade", "patient_id", "domain", "split", "probs"):
+        assert np.array_equal(getattr(found, column), getattr(expected, column)), column
+
+
+def test_it_refuses_what_it_cannot_do(folders, tmp_path):
+    ours, theirs = folders
+    run = load_run(None, [*SMALL, "task=in_domain"], data=str(ours))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
+    with pytest.raises(InputError, match="the same data"):
+        predict_on(folder, ours, tmp_path / "x.csv", Resources("cpu"))
+    only_train = make_prepared(tmp_path / "train", parts=(("in_domain", "train", 20),), seed=2)
+    with pytest.raises(InputError, match=r"has no split 'test'\. Prepare it by `prepare --split test`"):
+        predict_on(folder, only_train, tmp_path / "x.csv", Resources("cpu"))
+    (folder / "done").unlink()
+    with pytest.raises(InputError, match="no finished run"):
+        predict_on(folder, theirs, tmp_path / "x.csv", Resources("cpu"))
+    assert not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize("words", [["method.name=dropout"], ["method.name=temperature", "model.inputs=unit"]])
+def test_without_the_training_data_the_other_images_have_the_same_bits(folders, tmp_path, words):
+    ours, theirs = folders
+    data = shutil.copytree(ours, tmp_path / "ours")
+    run = load_run(None, [*SMALL, *words, "task=in_domain"], data=str(data))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
+    before = read_predictions(predict_on(folder, theirs, tmp_path / "before.parquet", Resources("cpu")))
+    shutil.rmtree(data)
+    moved = (tmp_path / "runs").rename(tmp_path / "moved") / folder.name
+    after = read_predictions(predict_on(moved, theirs, tmp_path / "after.parquet", Resources("cpu")))
+    for column in ("image_id", "label", "grade", "patient_id", "domain", "split"):
+        assert np.array_equal(getattr(after, column), getattr(before, column)), column
+    assert after.metadata == before.metadata
+    assert np.array_equal(after.select(domain="shifted").probs, before.select(domain="shifted").probs)
+    own = read_predictions(moved / "predictions.parquet").select(domain="in_domain")
+    assert np.array_equal(after.select(domain="in_domain").probs, own.probs)
+
+
+def test_a_head_predicts_without_its_training_data(folders, tmp_path):
+    ours, theirs = folders
+    data = shutil.copytree(ours, tmp_path / "ours")
+    network = build_model(ModelConfig(name="resnet18", width=4, stem="small"), seed=7)
+    torch.save(network.state_dict(), tmp_path / "w.pt")
+    words = [f"model.weights={tmp_path / 'w.pt'}", "model.trained=head", "optimizer.augment=none", "task=in_domain"]
+    folder = execute(load_run(None, [*TINY, *words], data=str(data)), tmp_path / "runs", Resources("cpu"))
+    found = []
+    for name in ("before", "after"):
+        found.append(read_predictions(predict_on(folder, theirs, tmp_path / f"{name}.csv", Resources("cpu"))))
+        shutil.rmtree(data, ignore_errors=True)
+    assert np.array_equal(*(one.select(domain="shifted").probs for one in found))

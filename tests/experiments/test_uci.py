@@ -1,7 +1,5 @@
 """The command: resumable per set and method, tables beside the printed values, wrong folders named."""
 
-from __future__ import annotations
-
 import csv
 import math
 import shutil

@@ -1,10 +1,7 @@
 """Densities whose moments are known: their truth against independent integration, and what is concluded of right and of biased draws."""
 
-from __future__ import annotations
-
 import json
 import re
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -74,19 +71,6 @@ def test_gradient_namespace_and_program_agree_with_the_density(name):
     assert set(data) <= set(re.findall(r"(\w+);", declared[1] if declared else ""))
 
 
-@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
-@pytest.mark.parametrize("name", NAMES)
-def test_jax_traces_and_differentiates_a_density(name):
-    import jax
-    import jax.numpy as jnp
-
-    jax.config.update("jax_enable_x64", True)
-    problem = rb.fidelity.problem(name)
-    w = 0.5 * np.random.default_rng(0).standard_normal(problem.dimension)
-    slope = jax.jit(jax.grad(lambda w: problem.log_density(w, jnp)))(w)
-    assert np.asarray(slope) == pytest.approx(problem.gradient(w), rel=1e-6, abs=1e-8)
-
-
 def test_closed_forms_are_those_of_scipy():
     random = np.random.default_rng(0)
     for name in ("gaussian", "gaussian-correlated"):
@@ -142,11 +126,11 @@ def test_the_moments_of_eight_schools_are_those_with_mu_integrated_out(name):
 
 
 def test_the_moments_of_the_logistic_regression_are_those_of_independent_importance_sampling():
-    """Within 5 standard errors of 200,000 draws of another proposal."""
+    """Within 5 standard errors of 100,000 draws of another proposal."""
     known = find_density("logistic-regression")
     found = optimize.minimize(lambda w: -known.log_density(w), np.zeros(11), jac=lambda w: -known.gradient(w))
     law = stats.multivariate_t(found.x, 1.2 * found.hess_inv, df=6, seed=0)
-    w = law.rvs(200_000)
+    w = law.rvs(100_000)
     logs = known.log_density(w) - law.logpdf(w)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
@@ -159,10 +143,10 @@ def test_the_moments_of_the_logistic_regression_are_those_of_independent_importa
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"gaussian-correlated", "logistic-regression"}])
 def test_exact_draws_are_called_unbiased(name):
-    """At the level of .1 %, 1,000 independent draws: in at least 95 % of 40 seeds."""
+    """At the level of .1 %, 1,000 independent draws: in at least 95 % of 20 seeds."""
     known = find_density(name)
-    found = [moments_of(exact(name, 1000, np.random.default_rng(seed)), known, 1000) for seed in range(40)]
-    assert sum(one.verdict == "unbiased" for one in found) >= 38
+    found = [moments_of(exact(name, 1000, np.random.default_rng(seed)), known, 1000) for seed in range(20)]
+    assert sum(one.verdict == "unbiased" for one in found) >= 19
     assert np.mean([one.ess_per_gradient for one in found]) == pytest.approx(0.85, abs=0.15)
 
 

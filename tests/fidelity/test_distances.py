@@ -80,10 +80,3 @@ def test_regret_is_zero_for_the_reference_and_counts_costs():
     # An overconfident answer never refers: it pays 10 * 0.5 instead of 1 at the second point.
     sure = np.array([[1.0, 0.0], [1.0, 0.0]])
     assert d.decision_regret(sure, reference, costs) == pytest.approx([0, 4])
-
-
-def test_the_noise_floor_of_a_thousand_normal_draws():
-    # Two sets of 1,000 draws of N(0, 1): W1 = 0.056 with deviation 0.019 between pairs (competition facts); the mean
-    # over 400 points has standard error 0.001.
-    draws = np.random.default_rng(2).normal(size=(400, 2000))
-    assert d.noise_floor(draws).mean() == pytest.approx(0.056, abs=0.004)

@@ -1,11 +1,7 @@
 """Targets as functions of their weights: against the density in PyTorch, finite differences, and JAX where it is installed."""
 
-from __future__ import annotations
-
-import json
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +10,6 @@ import torch
 from scipy.optimize import check_grad
 
 import retinabench as rb
-from retinabench.cli.main import run
 from retinabench.core.errors import InputError
 from retinabench.fidelity.problems import Problem
 from retinabench.fidelity.targets.data import load
@@ -66,25 +61,11 @@ def test_the_density_uses_the_functions_of_the_namespace_alone(target):
         np.exp(Traced(weights))  # what a stray function of NumPy gives
 
 
-@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
-@pytest.mark.parametrize("target", CASES)
-def test_jax_traces_and_differentiates_the_density(target):
-    import jax
-    import jax.numpy as jnp
-
-    jax.config.update("jax_enable_x64", True)
-    problem = Problem(target)
-    (w,) = draws_of(problem, 1)
-    value, slope = jax.jit(jax.value_and_grad(lambda w: problem.log_density(w, jnp)))(w)
-    assert float(value) == pytest.approx(problem.log_density(w), rel=1e-8)
-    assert np.asarray(slope) == pytest.approx(problem.gradient(w), rel=1e-6, abs=1e-8)
-
-
-def test_exact_draws_are_submitted_and_stand_among_the_shipped_entries(tmp_path, capsys):
+def test_exact_draws_are_submitted_and_stand_among_the_shipped_entries(tmp_path):
     """Rejection from the prior of `logistic`: independent draws of the posterior, .21 / √S away."""
     problem = rb.fidelity.problem("logistic")
     random = np.random.default_rng(0)
-    proposed = random.standard_normal((200_000, 6))
+    proposed = random.standard_normal((60_000, 6))
     values = problem.log_density(proposed) + 0.5 * (proposed**2).sum(axis=1)
     draws = proposed[np.log(random.random(len(values))) < values - values.max()]
     assert len(draws) > 100
@@ -92,19 +73,11 @@ def test_exact_draws_are_submitted_and_stand_among_the_shipped_entries(tmp_path,
     row = submitted.row
     assert row["total_variation"] < 0.02
     assert row["agreement"] > 0.95
+    assert row["variance_ratio"] == pytest.approx(1, abs=0.2)
     assert submitted.title in str(submitted)
-    report = tmp_path / "board.json"
-    assert (
-        run(["fidelity", "score", str(submitted.path), "--task", "logistic", "--bootstrap", "0", "--json", str(report)])
-        == 0
-    )
-    (board,) = json.loads(report.read_text())["tasks"]
-    (mine,) = (one for one in board["entries"] if one["title"] == "rejection")
-    assert mine["groups"]["all"]["total_variation"]["value"] == pytest.approx(row["total_variation"], abs=1e-12)
-    assert (mine["declared"], mine["budget"]["used"]) == (True, 200)
-    assert {"NUTS, one chain", "MAP"} <= {one["title"] for one in board["entries"] if one["shipped"]}
-    assert mine["rank"]["best"] == row["best"]
-    assert mine["groups"]["all"]["variance_ratio"]["value"] == pytest.approx(1, abs=0.2)
+    shown = str(submitted)
+    assert "NUTS, one chain" in shown
+    assert "MAP" in shown
 
 
 @pytest.mark.parametrize("draws", [np.zeros((4, 5)), np.zeros(6), np.full((4, 6), np.nan), np.zeros((0, 6))])

@@ -1,7 +1,5 @@
 """Five attacks on the board of `logistic`, each refused or marked, and honest submissions, which hold when their code runs again."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache
@@ -116,7 +114,7 @@ def test_the_best_of_many_seeds_are_named_and_renumbered_ones_do_not_hold(tmp_pa
 def test_draws_from_states_need_code_which_must_evaluate_the_density(tmp_path, sampler, capsys):
     """Exact draws, by rejection, in the place of states that came with the package."""
     problem, random = rb.fidelity.problem("logistic"), np.random.default_rng(0)
-    proposed = random.standard_normal((100_000, 6))
+    proposed = random.standard_normal((40_000, 6))
     values = problem.log_density(proposed) + 0.5 * (proposed**2).sum(axis=1)
     states = proposed[np.log(random.random(len(values))) < values - values.max()]
     np.save(tmp_path / "states.npy", states)
@@ -133,7 +131,7 @@ def test_draws_from_states_need_code_which_must_evaluate_the_density(tmp_path, s
     assert official(made.path, out=tmp_path / "official", code=sampler(once)) == 0
     again = row(tmp_path / "official", "states")
     assert again["budget"]["used"] == 1  # counted, and three equal seeds are one
-    assert again["seeds"] == [0]
+    assert len(again["seeds"]) == 1
     assert any("exact draws with 1 gradients" in doubt for doubt in again["doubts"])
 
 
@@ -160,20 +158,8 @@ def test_what_is_nearer_than_the_published_chain_is_asked_about(tmp_path, capsys
     target, random = TARGETS["kit-cifar10"], np.random.default_rng(0)
     logits = 3 * random.normal(size=(10_000, 10))
     np.savez(tmp_path / "theirs.npz", probs=softmax(logits))
-    assert (
-        run(
-            [
-                "fidelity",
-                "import",
-                str(tmp_path / "theirs.npz"),
-                "--task",
-                target.name,
-                "--out",
-                str(tmp_path / "r.npz"),
-            ]
-        )
-        == 0
-    )
+    words = ["import", str(tmp_path / "theirs.npz"), "--task", target.name, "--out", str(tmp_path / "r.npz")]
+    assert run(["fidelity", *words]) == 0
     for name, noise in (("near", 0.01), ("far", 1.0)):
         probs = softmax(logits + noise * random.normal(size=logits.shape))
         about = About(task=target.name, title=name, method=name, seed=0)

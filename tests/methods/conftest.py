@@ -1,7 +1,5 @@
 """Easy images that the tests of methods train on, and their runs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Anchored ensembles."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,15 +1,27 @@
-"""Evaluations are counted per chain, starts are draws of the prior, and weights of unlike scales are sampled alike."""
+"""HMC, NUTS, MCLMC, MAMS and MILE: their chains, known posteriors, and as entries of the fidelity benchmark."""
 
+import numpy as np
 import pytest
 import torch
+from scipy.special import expit
+from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.core.progress import QUIET
+from retinabench.data.loader import array_batches
+from retinabench.fidelity import distances
+from retinabench.fidelity.reference.reference_file import read_reference
+from retinabench.fidelity.submissions.runner import run_entry
+from retinabench.fidelity.submissions.submission import read_submission
 from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import TARGETS
 from retinabench.methods import chains
-from retinabench.methods.chains import Counted, Prior
+from retinabench.methods.chains import SAMPLERS, Counted, Prior
+from retinabench.methods.registry import METHODS
+from retinabench.methods.settings import Optimizer, TrainingRun
+from retinabench.methods.training.checkpoint import Checkpoint
+from retinabench.methods.training.likelihood import Bernoulli
 
 TARGET = TARGETS["drawn-head"]
 
@@ -100,3 +112,91 @@ def test_a_gaussian_of_condition_ten_thousand_is_known_from_two_thousand_gradien
     assert used <= 2000
     assert float((draws.mean(dim=0) / STDS).abs().mean()) < 0.12
     assert float((draws.std(dim=0) / STDS).log().abs().mean()) < 0.1
+
+
+N, L2 = 40, 0.1  # the prior says as much as the points: a wrong one shifts the mean by a std
+VARIANCE = 1 / (2 * N * L2)
+
+
+def settings(name):
+    return {"name": "mclmc", "adjusted": True} if name == "mams" else {"name": name}
+
+
+def draws(name, network, x, y, likelihood, gradients=2000, **optimizer):
+    """Return the samples (S, P) of a method, as many as it keeps."""
+    method = {**settings(name), "gradients": gradients, "samples": gradients}
+    run = TrainingRun(method=method, optimizer=Optimizer(l2=L2, augment="none", **optimizer))
+    batches = array_batches(x, y, 20, 0, torch.device("cpu"))
+    posterior = METHODS[run.method.name].fit(network, batches, run, Checkpoint(), likelihood)
+    names = [name for name, _ in network.named_parameters()]
+    return torch.stack([torch.cat([one[n].flatten() for n in names]) for one in posterior.samples]).double().numpy()
+
+
+def agree(found, mean, std):
+    """Four standard errors of 150 independent draws. The seed is 0, but the order of a sum, as of other threads, makes another chain."""
+    assert (np.abs(found.mean(axis=0) - mean) < 4 / 150**0.5 * std).all()
+    assert (np.abs(found.std(axis=0) / std - 1) < 4 / 300**0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"), [("nuts", {"l2_on": "weights"}), ("mclmc", {"l2_on": "everything", "reweight": "constant"})]
+)
+def test_two_weights_of_a_logistic_regression_are_those_of_quadrature(name, optimizer):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(N, 1)).astype(np.float32)
+    y = (random.random(N) < expit(1.5 * x[:, 0] - 1)).astype(np.float32)
+    found = draws(name, nn.Linear(1, 1), x, y, Bernoulli(), **optimizer)
+    assert len(found) == 2000  # however few its states are, so that folds can be joined
+
+    weight, bias = np.meshgrid(*[np.linspace(-8, 8, 801)] * 2, indexing="ij")
+    share = y.mean()
+    of_class = np.where(y == 1, 0.5 / share, 0.5 / (1 - share)) if "reweight" in optimizer else np.ones(N)
+    log = -(weight**2 + bias**2 * (optimizer["l2_on"] == "everything")) / (2 * VARIANCE)
+    for x_n, y_n, c in zip(x[:, 0], y, of_class, strict=True):
+        log -= c * np.logaddexp(0, (1 - 2 * y_n) * (weight * x_n + bias))
+    p = np.exp(log - log.max())
+    p /= p.sum()
+    mean = np.array([(p * weight).sum(), (p * bias).sum()])
+    square = np.array([(p * weight**2).sum(), (p * bias**2).sum()])
+    agree(found, mean, np.sqrt(square - mean**2))
+
+
+def test_a_flat_prior_is_refused():
+    x, y = np.zeros((4, 1), np.float32), np.zeros(4, np.float32)
+    run = TrainingRun(method="nuts", optimizer=Optimizer(l2=0))
+    batches = array_batches(x, y, 4, 0, torch.device("cpu"))
+    with pytest.raises(InputError, match="needs a prior"):
+        METHODS["nuts"].fit(nn.Linear(1, 1), batches, run, Checkpoint(), Bernoulli())
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_the_draws_come_closer_with_the_budget_which_is_never_exceeded(name, tmp_path):
+    """By quadrature: .21 is the distance of one draw; with 1,500 gradients all are within .04, seed 0."""
+    data = load(LOGISTIC)
+    truth = read_reference(LOGISTIC, data.sha256).probs
+    for budget, most in ((100, 0.2), (1500, 0.04)):
+        file = run_entry(name, LOGISTIC, budget=budget, out=tmp_path)
+        found = read_submission(file, LOGISTIC, len(data.test), data.sha256)
+        assert found.about.budget.used <= budget
+        assert distances.total_variation(found.probs, truth).mean() < most
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_budget_of_twenty_suffices_and_less_is_refused(name, tmp_path):
+    for budget in (20, 29):
+        assert run_entry(name, LOGISTIC, budget=budget, out=tmp_path).is_file()
+    with pytest.raises(InputError, match="budget of at least 20"):
+        run_entry(name, LOGISTIC, budget=19, out=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["nuts", "mclmc"])
+def test_a_run_is_repeated_bit_for_bit_and_says_what_it_took(name, tmp_path):
+    data = load(LOGISTIC)
+    files = [run_entry(name, LOGISTIC, budget=60, out=tmp_path / folder) for folder in "ab"]
+    first, again = (read_submission(file, LOGISTIC, len(data.test), data.sha256) for file in files)
+    assert np.array_equal(first.probs, again.probs)
+    assert first.about.counted
+    assert 30 < first.about.budget.used <= 60
+    assert first.about.implied.how == METHODS[name].Config().target_posterior(Optimizer(l2_on="everything"), 60).how
+    assert first.track(LOGISTIC) == "stated"
+    assert run_entry(name, LOGISTIC, budget=80, out=tmp_path / "a") != files[0]  # each tier has its own

@@ -1,7 +1,5 @@
 """What every method states: card, name, settings."""
 
-from __future__ import annotations
-
 import inspect
 import re
 

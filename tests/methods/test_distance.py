@@ -1,7 +1,5 @@
 """DDU, SNGP and spectral norms."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -12,7 +10,6 @@ from scipy.stats import multivariate_normal
 from sklearn.covariance import ledoit_wolf
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
-from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 from torch import nn
 
@@ -21,14 +18,12 @@ from retinabench.data.loader import array_batches
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
-from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods import distance_aware, laplace
 from retinabench.methods.distance_aware import bound_spectral_norms
 from retinabench.methods.feature_scores import FeatureScores, ScoredPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
 from retinabench.metrics.decisions import referral_uncertainty
-from retinabench.models.build import build_model
 from retinabench.models.last_layer import split_last_layer
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared
@@ -134,19 +129,6 @@ def test_vim_and_the_scores_of_logits_by_hand(outputs):
     assert np.allclose(found["vim"], expected, atol=1e-6)
 
 
-def test_vim_sees_what_leaves_the_plane_of_the_training_images():
-    """Training images lie near a plane of the features; others leave it and have logits like theirs."""
-    random = np.random.default_rng(0)
-    plane = np.linalg.qr(random.normal(size=(8, 8)))[0]
-    inside = random.normal(size=(300, 2)) @ plane[:2] + 0.05 * random.normal(size=(300, 8))
-    outside = inside[:100] + 0.8 * random.choice([-1, 1], size=(100, 1)) * plane[5]
-    posterior, *_ = scored(inside[100:], score="vim", directions=2)
-    nn.init.zeros_(posterior.model.head.bias)  # the logits are equal at 0, which is in the plane
-    posterior.keep(torch.from_numpy(inside[100:]), torch.Generator())
-    near, far = (posterior.uncertainty(torch.from_numpy(x).float()).numpy() for x in (inside[:100], outside))
-    assert roc_auc_score(np.repeat([0, 1], 100), np.concatenate([near, far])) > 0.9
-
-
 def test_a_class_of_one_image_has_no_covariance():
     with pytest.raises(InputError, match="class 1 has one training image"):
         posterior_of(np.zeros((5, 2)), np.array([0, 0, 0, 0, 1]))
@@ -161,23 +143,6 @@ def test_a_run_writes_it_and_referral_follows_it(tmp_path):
     assert name == "own"
     assert np.array_equal(values, predictions.uncertainty)
     assert np.ptp(values) > 0
-    _, posterior = load_posterior(folder)
-    assert len(posterior.gaussians) == 2
-    images = torch.rand(3, 3, 16, 16)
-    one = posterior.uncertainty(images)
-    other = distance_aware.Ddu.build(*_fresh(run), Bernoulli())
-    other.restore(posterior.state())
-    assert torch.equal(one, other.uncertainty(images))
-    pooled = load_run(
-        None, [*TINY, "method.name=ensemble", "method.members=2", "method.member.name=ddu"], data=str(data)
-    )
-    both = read_predictions(execute(pooled, tmp_path / "runs", CPU) / "predictions.parquet")
-    assert both.uncertainty is not None
-    assert not np.array_equal(both.uncertainty, predictions.uncertainty)
-
-
-def _fresh(run):
-    return build_model(run.model, 5), run
 
 
 NOISE, LENGTH, AMPLITUDE = 0.3, 0.7, 2.0

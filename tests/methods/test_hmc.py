@@ -8,15 +8,12 @@ import torch
 from scipy.integrate import solve_ivp
 from scipy.stats import chisquare
 
-from retinabench.fidelity.reference.convergence import ess_mean, mcse, split_rhat
+from retinabench.fidelity.reference.convergence import mcse, split_rhat
 from retinabench.methods import hmc
 from retinabench.methods.hmc import Nuts
+from support.helpers import generator
 
 N, P, NOISE, PRIOR = 30, 4, 0.25, 1.0
-
-
-def generator(seed):
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +59,6 @@ def test_mean_and_covariance_are_the_closed_form_s(problem, step, rate):
     centred = draws - mean
     products = (centred[:, :, :, None] * centred[:, :, None, :]).reshape(*draws.shape[:2], -1)
     assert (np.abs(products.mean(axis=(0, 1)) - covariance.ravel()) < 4 * mcse(products)).all()
-
-
-def test_without_data_a_trajectory_is_an_independent_draw():
-    def nothing(weights):
-        return torch.zeros(len(weights), dtype=torch.float64), torch.zeros_like(weights)
-
-    draws, accepted = run(nothing, 0.05, 400)
-    assert accepted > 0.99
-    # A quarter period turns position into momentum: as many effective draws as draws, up to the estimate's error.
-    assert (ess_mean(draws) > 0.75 * 8 * 400).all()
-    # 3,200 independent draws of variance 1: its standard error is √(2 / 3200) = 0.025.
-    assert draws.var(axis=(0, 1)) == pytest.approx(np.ones(P), abs=0.1)
 
 
 def test_the_leapfrog_is_reversible_and_of_second_order(problem):
@@ -221,16 +206,6 @@ def test_a_divergence_ends_the_trajectory_and_keeps_the_state():
     assert max(rates) < 1e-9
 
 
-MCLMC_PRIOR = 2.0
-SCALES = torch.tensor([0.2, 0.5, 1.0, 2.0, 0.4, 1.5], dtype=torch.float64)
-MCLMC_CENTRE = torch.linspace(-1, 1, 6, dtype=torch.float64)
-
-
-def gaussian(weights):
-    offset = weights - MCLMC_CENTRE
-    return -(offset / SCALES).square().sum(dim=1) / 2, -offset / SCALES.square()
-
-
 def linear(slope):
     return lambda weights: (weights @ slope, slope.expand_as(weights).clone())
 
@@ -264,30 +239,6 @@ def test_under_a_constant_slope_the_velocity_solves_its_differential_equation(st
 def test_the_energy_error_falls_with_the_third_power_of_the_step():
     errors = [straight_step(SLOPE, size)[2] for size in (0.02, 0.01)]
     assert errors[0] / errors[1] == pytest.approx(torch.full((3,), 8.0, dtype=torch.float64), rel=0.05)
-
-
-def test_means_and_variances_are_the_closed_form_s():
-    """16 chains of 1,500 steps: four standard errors between the chains; variances with 5 % of bias, which the size of the step allows."""
-    generator = torch.Generator().manual_seed(1)
-    variance = 1 / (1 / SCALES.square() + 1 / MCLMC_PRIOR)
-    mean = variance * MCLMC_CENTRE / SCALES.square()
-    state = hmc.start(gaussian, torch.randn(16, 6, generator=generator, dtype=torch.float64))
-    point, size = hmc.microcanonical_start(state, generator), hmc.VarianceStepSize(0.3)
-    length = float(variance.sum().sqrt())
-    draws = []
-    for number in range(2000):
-        point, error = hmc.microcanonical_step(
-            gaussian, point, prior_variance=MCLMC_PRIOR, size=size.size, length=length, generator=generator
-        )
-        if number < 500:
-            assert size.update(float(error[0]), 6)
-        else:
-            draws.append(point.state.weights)
-    kept = torch.stack(draws)
-    for values, truth, bias in ((kept, mean, 0.0), ((kept - mean).square(), variance, 0.05)):
-        chains = values.mean(dim=0)
-        limit = 4 * chains.std(dim=0) / math.sqrt(16) + bias * truth.abs()
-        assert ((chains.mean(dim=0) - truth).abs() < limit).all()
 
 
 def test_accepted_trajectories_keep_a_gaussian_that_single_steps_of_that_size_do_not():

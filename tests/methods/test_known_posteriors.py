@@ -5,8 +5,6 @@ Every method trains as it does in the exam: `fit` on `point_batches`, l2 = 1 / (
 or quadrature. All seeds are those of the runs (0), all batches whole.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -123,13 +121,6 @@ def test_map_is_the_mean_of_a_gaussian_posterior_and_a_deep_ensemble_collapses_t
         assert np.allclose(weights(member), exact[0], atol=1e-4)
 
 
-def test_diagonal_laplace_has_the_exact_mean_and_the_inverse_of_the_precision_s_diagonal(gaussian, exact):
-    words = ["method.name=laplace", "method.weights=diagonal", f"method.prior_precision={1 / PRIOR}"]
-    posterior = gaussian.fit(*words, *DESCENT)
-    assert np.allclose(weights(posterior), exact[0], atol=1e-4)
-    assert np.allclose(deviations(posterior), exact[1].diagonal() ** -0.5, rtol=1e-4)
-
-
 def test_last_layer_laplace_is_the_exact_posterior_of_weights_that_enter_linearly(gaussian):
     """At a deviation that does not depend on x, the block of the mean's weights is (XᵀX / σ² + δ)⁻¹, bias included."""
     network = SplitNetwork(nn.Identity(), nn.Linear(3, 2), 3, "head")
@@ -142,13 +133,6 @@ def test_last_layer_laplace_is_the_exact_posterior_of_weights_that_enter_linearl
     ours = (posterior.factor @ posterior.factor.T)[:4, :4].double().numpy()
     phi = np.column_stack([gaussian.x, np.ones(40)])
     assert np.allclose(ours, np.linalg.inv(phi.T @ phi / NOISE**2 + np.eye(4) / PRIOR), rtol=1e-4, atol=1e-7)
-
-
-def test_mean_field_reaches_the_exact_mean_and_the_inverse_of_the_precision_s_diagonal(gaussian, exact):
-    """Draws come in pairs: the mean has no noise. That of the widths is averaged by four pairs and a rate that falls to 0."""
-    posterior = gaussian.fit("method.name=gaussian_vi", "method.train_samples=8", "method.std=0.1", *ADAPTIVE)
-    assert np.allclose(weights(posterior), exact[0], atol=0.02)
-    assert np.allclose(deviations(posterior), exact[1].diagonal() ** -0.5, rtol=0.1)
 
 
 # Logistic regression.

@@ -1,7 +1,5 @@
 """Laplace's approximation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -24,15 +22,11 @@ from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaus
 from retinabench.models.build import build_model
 from retinabench.models.last_layer import with_bias
 from retinabench.models.networks.resnet import resnet18
-from support.helpers import TINY
+from support.helpers import TINY, generator
 
 
 def hessian(function):
     return jacrev(jacrev(function))
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

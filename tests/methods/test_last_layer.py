@@ -1,7 +1,5 @@
 """FSVI and VBLL."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -22,11 +20,7 @@ from retinabench.methods.training.gradients import gradients as gradients_of
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
 from retinabench.models.build import build_model
 from retinabench.models.networks.resnet import resnet18
-from support.helpers import TINY
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from support.helpers import TINY, generator
 
 
 def tiny_run(*words, data="d"):

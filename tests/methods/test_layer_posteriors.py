@@ -1,7 +1,5 @@
 """MFVI, radial and rank-1, and the mean-field Gaussian of all weights."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,10 +19,7 @@ from retinabench.methods.training.loop import make_optimizer, set_pace
 from retinabench.models.build import build_model
 from retinabench.models.networks.resnet import resnet18
 from retinabench.models.stochastic.drawing import kl, use_generator
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from support.helpers import generator
 
 
 def run(name, *words):

@@ -1,7 +1,5 @@
 """Likelihoods and expected losses."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -19,10 +17,7 @@ from retinabench.methods.training.likelihood import (
     expected_loss,
     random_outputs,
 )
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from support.helpers import generator
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.3])

@@ -1,7 +1,5 @@
 """The training loop, its optimiser and learning rate."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """IVON and VOGN."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,6 @@ from retinabench.methods.natural_gradients import (
     Vogn,
     VognOptimizer,
     initial_hessian,
-    next_hessian,
     next_mean,
     single_gradients,
 )
@@ -22,7 +19,7 @@ from retinabench.methods.training.gradients import BatchInfo, class_weights, cro
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from retinabench.models.build import build_model
 from retinabench.models.networks.small import MLP
-from support.helpers import TINY
+from support.helpers import TINY, generator
 
 
 def test_the_start_is_as_wide_as_asked_and_no_wider_than_the_prior():
@@ -63,23 +60,8 @@ def test_25_steps_on_a_quadratic_are_the_recorded_ones(shared, monkeypatch):
             assert np.allclose(value, golden[name][step], rtol=1e-10, atol=1e-13), (name, step)
 
 
-def test_one_step_and_its_clipping_are_the_recorded_ones(shared):
-    golden = np.load(shared("golden", "fidelity", "golden_ivon_single.npz"))
-    hess, squares, mean, momentum = (torch.from_numpy(golden[name]) for name in ("hess", "avg_gsq", "mean", "momentum"))
-    delta, clip = float(golden["weight_decay"]), float(golden["clip_radius"])
-    h = next_hessian(hess, float(golden["ess"]) * squares, float(golden["beta2"]), delta)
-    assert np.allclose(h, golden["hess_new_gradsq"], rtol=1e-12)
-    moved = next_mean(mean, momentum, hess, float(golden["lr"]), delta, 1.0, clip)
-    assert np.allclose(moved, golden["mean_new_clipped"], rtol=1e-12)
-    assert not np.allclose(moved, next_mean(mean, momentum, hess, float(golden["lr"]), delta, 1.0, 0.0))
-
-
 SHORT = TINY[3:]  # without the network
 RESNET = TINY[:3]
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def by_hand(model, images, labels, shares, likelihood):

@@ -1,7 +1,5 @@
 """Posteriors that methods share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -15,11 +13,9 @@ from retinabench.experiments.run_folder import load_posterior
 from retinabench.methods import posteriors
 from retinabench.methods.posteriors import SAMPLES, CollectedPosterior, DrawCache, SampledPosterior, WeightPosterior
 from retinabench.methods.registry import METHODS
-from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
 from retinabench.models.build import build_model
-from retinabench.models.stochastic.drawing import Drawing
-from support.helpers import TINY, make_prepared
+from support.helpers import TINY, generator, make_prepared
 
 
 def test_fewer_samples_are_evenly_spaced():
@@ -30,29 +26,14 @@ def test_fewer_samples_are_evenly_spaced():
     assert len(posterior.predict(torch.ones(1, 1), 99, torch.Generator())) == 10
 
 
-def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, monkeypatch):
+def test_every_sample_has_the_batch_norms_and_the_predictions_of_its_own(tmp_path):
     run = load_run(None, [*TINY, "method.name=sghmc", "method.samples=3"], data=str(make_prepared(tmp_path / "data")))
-    seen = []
-    monkeypatch.setattr("retinabench.experiments.run.SAVED_EVERY", 0.0)
-    checkpoint = Checkpoint.save
-    monkeypatch.setattr(
-        Checkpoint,
-        "save",
-        lambda self, state: (
-            seen.append(sorted(file.name for file in (self.folder / SAMPLES).glob("*.pt"))),
-            checkpoint(self, state),
-        ),
-    )
     folder = execute(run, tmp_path / "runs", Resources("cpu"))
-    # 3 epochs of 4 steps, samples after 8, 10 and 12: a sample is there when the step after it begins.
-    assert seen == [[], [], ["00000.pt", "00001.pt"]]
     assert not (folder / SAMPLES).exists()
     _, posterior = load_posterior(folder)
     assert len(posterior.samples) == 3
-    # Batch norm's statistics are those of each sample.
     running = [sample["bn1.running_mean"] for sample in posterior.samples]
     assert not torch.equal(running[0], running[2])
-    # Every sample is the network's own answer.
     images = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     answers = posterior.predict(images, 3, torch.Generator())
     model = build_model(run.model, 0).eval()
@@ -64,10 +45,6 @@ def test_samples_lie_in_the_run_s_folder_and_then_in_its_posterior(tmp_path, mon
 OVER_WEIGHTS = ["mfvi", "radial", "rank1", "ivon", "swag"]
 NOISY = ["dropout", "mfvi", "radial", "rank1"]
 WIDE = {"mfvi": ["method.stddev_mean_init=0.05"], "radial": ["method.stddev_mean_init=0.5"]}
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def images_of(count=4, seed=5):
@@ -171,31 +148,6 @@ def test_the_number_of_samples_in_a_pass_changes_only_rounding(name, monkeypatch
     for other in probs[1:]:
         # The convolution kernels may add in another order for another batch size.
         assert torch.allclose(probs[0], other, atol=1e-6, rtol=0)
-
-
-class Recorder(Drawing):
-    """Keeps the noise that each posterior sample was given."""
-
-    def __init__(self):
-        super().__init__()
-        self.noise = {}
-
-    def forward(self, x):
-        return self.each_draw(x, self._record)
-
-    def _record(self, x, draw):
-        self.noise[draw.number] = torch.rand(x.shape, generator=draw.generator)
-        return x
-
-
-def test_the_noise_itself_is_exactly_the_same(monkeypatch):
-    seen = []
-    for together in (1, 3, 5):
-        model = nn.Sequential(Recorder(), nn.Flatten(), nn.Linear(3 * 16 * 16, 1), Recorder())
-        predict_samples(model, images_of(6), 5, 2, monkeypatch, together)
-        seen.append([model[place].noise[number] for place in (0, 3) for number in range(5)])
-    for other in seen[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
 
 
 def test_a_mixture_predicts_the_average_over_its_components():

@@ -10,13 +10,10 @@ import torch
 from retinabench.cli.main import run as command
 from retinabench.data.loader import FILE
 from retinabench.experiments.config import load_run
-from retinabench.methods.dropout import McDropout
 from retinabench.methods.posteriors import SampledPosterior
 from retinabench.methods.training import gradients as gradients_module
-from retinabench.methods.training.likelihood import Bernoulli
-from retinabench.methods.training.posterior import fingerprint, sample_seeds
+from retinabench.methods.training.posterior import fingerprint
 from retinabench.methods.training.prediction import ValidationPlan, validation_plan
-from retinabench.models.build import build_model
 from retinabench.predictions.io import read_predictions
 
 
@@ -46,17 +43,6 @@ def test_validation_takes_a_tenth_of_the_passes(words, training, held_out, plan)
         passes = held_out * found.samples / found.every
         gradients = 3 * training * run.method.gradients_per_example(run.optimizer) / run.optimizer.epochs
         assert passes / (passes + gradients) <= run.optimizer.validation_share
-
-
-def test_a_prediction_takes_nothing_but_the_seeds_of_its_samples():
-    """What `sample_seeds` relies on, to pass over the batches of other processes."""
-    run = load_run(None, ["model.name=lenet", "method=dropout"], data="none")
-    posterior = McDropout.build(build_model(run.model, 0), run, Bernoulli())
-    assert isinstance(posterior, SampledPosterior)
-    one, two = (torch.Generator().manual_seed(3) for _ in range(2))
-    posterior.predict(torch.rand(4, 3, 32, 32), 5, one)
-    sample_seeds(5, two)
-    assert torch.equal(one.get_state(), two.get_state())
 
 
 TRAIN = ("--task", "in_domain", "--device", "cpu", "model.name=lenet", "method=dropout", "optimizer.epochs=2",

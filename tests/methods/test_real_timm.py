@@ -1,7 +1,5 @@
 """Every surgery on real networks of timm, small and with random weights. CI installs timm; elsewhere these tests are skipped."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest
@@ -46,14 +44,9 @@ def network(request, monkeypatch):
 def test_a_surgery_trains_and_predicts(method, network):
     name, size = network
     settings = [f"method.{key}={value}" for key, value in SURGERIES[method].items()]
-    optimizer = [
-        "optimizer.epochs=1",
-        "optimizer.warmup=0",
-        "optimizer.select=last",
-        "optimizer.batch_size=4",
-        "optimizer.augment=none",
-    ]
-    run = load_run(None, [f"model.name=timm:{name}", f"method.name={method}", *settings, *optimizer], data="x")
+    optimizer = {"epochs": 1, "warmup": 0, "select": "last", "batch_size": 4, "augment": "none"}
+    settings += [f"optimizer.{key}={value}" for key, value in optimizer.items()]
+    run = load_run(None, [f"model.name=timm:{name}", f"method.name={method}", *settings], data="x")
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(8, 3, size, size, generator=generator)
     batches = array_batches(images.numpy(), (torch.arange(8) % 2).float().numpy(), 4, 0, torch.device("cpu"))

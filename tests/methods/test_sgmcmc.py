@@ -1,7 +1,5 @@
 """Stochastic-gradient samplers, against known posteriors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -80,47 +78,6 @@ def test_a_frozen_preconditioner_leaves_the_law_alone(momentum):
     assert 0.001 < float(reduced.mean()) < 0.5
     scaled = (p.detach() - MEAN) * (PRECISIONS * (1 - reduced)).sqrt()
     agrees(scaled.double(), torch.ones(3), torch.zeros(3))
-
-
-def test_mini_batches_add_an_error_of_the_same_order():
-    """Linear regression, 4 of 20 points a step: the bias halves with the step, and 2 V(h/2) - V(h) is the posterior.
-
-    1,500 chains with batches of their own (drawn with replacement), squares averaged over states 20 steps apart. The standard error of a variance is
-    found from the chains; both statements within 4 of them, the first as V(h) - V > 0 by at least 10 of them.
-    """
-    random = torch.Generator().manual_seed(3)
-    x = torch.randn(20, 2, generator=random) @ torch.tensor([[1.0, 0.3], [0.0, 1.0]])
-    y = x @ torch.tensor([0.5, -1.0]) + torch.randn(20, generator=random)
-    precision = x.T @ x + 4 * torch.eye(2)
-    covariance = torch.linalg.inv(precision)
-    mean, root = covariance @ x.T @ y, torch.linalg.cholesky(covariance)
-    chains = 1500
-
-    def squares(h):
-        p = nn.Parameter(mean + torch.randn(chains, 2, generator=random) @ root.T)
-        group = {"params": [p], "weight_decay": 4 / 20}
-        optimizer = Langevin([group], lr=h * 20, momentum=0.0, images=20, temperature=1.0, adapt=0, seed=4)
-        kept = []
-        for step in range(700):
-            rows = torch.randint(20, (chains, 4), generator=random)
-            residual = torch.einsum("cbd,cd->cb", x[rows], p.detach()) - y[rows]
-            p.grad = torch.einsum("cb,cbd->cd", residual, x[rows]) / 4
-            optimizer.step()
-            if step >= 100 and step % 20 == 19:
-                kept.append((p.detach() - mean).square())
-        return torch.stack(kept).mean(dim=0).double()  # (chains, 2)
-
-    long, short = squares(0.008), squares(0.004)
-    exact = covariance.diagonal().double()
-
-    def error(values):
-        return values.std(dim=0) / math.sqrt(chains)
-
-    assert ((long.mean(dim=0) - exact) > 10 * error(long)).all()
-    extrapolated = 2 * short.mean(dim=0) - long.mean(dim=0)
-    # The remainder is O(h²): (h a)² of 4 % of 4 %, below a standard error.
-    spread = (4 * error(short) ** 2 + error(long) ** 2).sqrt()
-    assert ((extrapolated - exact).abs() < 4 * spread).all(), (extrapolated / exact, spread / exact)
 
 
 LR = 0.1

@@ -1,7 +1,5 @@
 """Ensembles whose members share weights."""
 
-from __future__ import annotations
-
 import copy
 import sys
 from types import SimpleNamespace
@@ -205,15 +203,3 @@ def test_members_trained_together_are_members_trained_apart():
         train(apart, batches, run(1), Checkpoint(), objective=objective)
         assert torch.allclose(found[k], apart.predict(images, 1, torch.Generator())[0], atol=1e-5)
     assert not torch.allclose(found[0], found[1], atol=1e-4)
-
-
-def test_the_state_of_k_members_is_the_trunk_and_k_times_adapters_and_head():
-    def values(members):
-        state = LoraEnsemble.build(build_model(NET, seed=3), run(members), Bernoulli()).state()
-        return sum(t.numel() for n, t in state.items() if own(n)), sum(
-            t.numel() for n, t in state.items() if not own(n)
-        )
-
-    (one, trunk), (five, same) = values(1), values(5)
-    assert five == 5 * one
-    assert trunk == same > one

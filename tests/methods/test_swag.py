@@ -1,7 +1,5 @@
 """SWAG and its mixtures."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -11,11 +9,8 @@ from torch import nn
 
 from retinabench.methods import swag
 from retinabench.methods.training.likelihood import Bernoulli
+from support.helpers import generator
 from support.linear_gaussian import fitted, make_run, truth
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def test_moments_are_those_of_the_collected_vectors():
@@ -42,23 +37,6 @@ def test_samples_have_the_covariance_of_the_formula(scale):
     error = ((diagonal[:, None] * diagonal + expected.square()) / count).sqrt()
     assert ((sampled.T.cov() - expected).abs() < 5 * error).all()
     assert ((sampled.mean(dim=0) - mean).abs() < 5 * (diagonal / count).sqrt()).all()
-
-
-def test_on_a_quadratic_it_measures_the_stationary_spread_of_sgd():
-    """w ← w - r (a w + ξ), ξ ~ N(0, c), is stationary with variance r c / (2 a - r a²) (Mandt et al. 2017).
-
-    4,000 independent copies, 200 iterates 30 steps apart, whose correlation is 0.9³⁰ = 0.04: the average over the
-    copies has a relative error below √(2 / (4,000 · 200)) · 1.1 < 0.2 %; the mean that is fitted takes 1 / 200 off.
-    """
-    r, a, c = 0.1, 1.0, 2.0
-    random, w = generator(), torch.zeros(4000)
-    moments = swag.Moments(4000, 20, torch.device("cpu"))
-    for step in range(200 + 200 * 30):
-        w = w - r * (a * w + c**0.5 * torch.randn(4000, generator=random))
-        if step >= 200 and step % 30 == 0:
-            moments.collect(w)
-    assert float(moments.variance.mean()) == pytest.approx(r * c / (2 * a - r * a**2) * (1 - 1 / 200), rel=0.01)
-    assert float(moments.mean.abs().mean()) < 0.05
 
 
 DRAWS = 8_000

@@ -1,7 +1,5 @@
 """Any network splits into a trunk and its last linear layer, and computes what it computed."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -11,7 +11,6 @@ from retinabench.models.build import build_published, initialise
 from retinabench.models.last_layer import split_last_layer
 from retinabench.models.networks.convolutional import LSTM, VGG, lenet_smooth
 from retinabench.models.networks.drn import drn_d_22
-from retinabench.models.networks.efficientnet_lite import efficientnet_lite0
 from retinabench.models.networks.resnet import FilterResponseNorm, Layer, resnet18, resnet50
 from retinabench.models.networks.small import student_2
 from retinabench.models.pretrained import load_pretrained
@@ -94,15 +93,6 @@ def test_filter_response_norm_is_its_formula():
     assert seen.flatten().tolist() == [0, 0, 0, 1]
 
 
-def test_parameter_names_are_those_of_timm():
-    with torch.device("meta"):
-        names = set(efficientnet_lite0().state_dict())
-    assert {
-        "conv_stem.weight", "bn1.running_mean", "blocks.0.0.conv_dw.weight", "blocks.0.0.bn2.bias", "blocks.1.0.conv_pwl.weight",
-        "blocks.6.0.bn3.weight", "conv_head.weight", "bn2.num_batches_tracked", "classifier.bias",
-    } <= names  # fmt: skip
-
-
 @pytest.mark.parametrize("number", range(5))
 def test_timm_s_network_is_the_same(number):
     timm = real_timm()
@@ -133,24 +123,13 @@ def test_imagenet_weights_give_what_their_own_package_computes(number, side):
         assert torch.allclose(split_last_layer(ours).features(images), expected, atol=1e-5)
 
 
-def test_a_dilated_network_keeps_an_eighth_of_the_side_and_sees_as_far():
-    """Its eight levels: the sides of what they return, and how far a pixel of the last one sees."""
+def test_a_dilated_network_keeps_an_eighth_of_the_side():
     network, x, sides = drn_d_22(width=2).eval(), torch.zeros(1, 3, 64, 64), []
     with torch.no_grad():
         for number in range(9):
             x = network.get_submodule(f"layer{number}")(x)
             sides.append(x.shape[-1])
     assert sides == [64, 64, 32, 16, 8, 8, 8, 8, 8]
-    for module in network.modules():
-        if isinstance(module, torch.nn.Conv2d):
-            torch.nn.init.constant_(module.weight, 1e-3)
-    image = torch.zeros(1, 3, 256, 256, requires_grad=True)
-    x = image
-    for number in range(9):
-        x = network.get_submodule(f"layer{number}")(x + 1e-3)
-    x[0, 0, 16, 16].backward()
-    rows = image.grad.abs().sum(dim=(0, 1, 3)).nonzero()
-    assert rows.max() - rows.min() > 200
 
 
 def released_drn_d_22():

@@ -68,14 +68,8 @@ def weights(tmp_path):
 
 
 def test_stages_run_from_input_to_output():
-    assert [len(stage) for stage in stages(resnet18(width=4))] == [
-        2,
-        1,
-        1,
-        1,
-        1,
-        1,
-    ]  # stem with its norm, four layers, fc
+    # The stem with its norm, four layers, fc.
+    assert [len(stage) for stage in stages(resnet18(width=4))] == [2, *[1] * 5]
     assert [len(stage) for stage in stages(efficientnet_lite0())] == [2, *[1] * 7, 2, 1]
 
 

@@ -1,7 +1,5 @@
 """Layers of K members."""
 
-from __future__ import annotations
-
 import copy
 import math
 
@@ -15,10 +13,7 @@ from torch.nn import functional
 
 from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
 from retinabench.models.stochastic.shared_weights import BatchEnsembleLayer, LowRank, Members, Rank1Layer
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from support.helpers import generator
 
 
 def rank1(layer, *, components=3, positive=0.75, prior_mean="sign", prior_stddev=0.05, clip=None, seed=0):

@@ -1,4 +1,4 @@
-"""Evaluators of drawn test points, for tests that take no sampler."""
+"""Evaluators of drawn test points, for tests that take no sampler, and what submissions to them state."""
 
 import numpy as np
 
@@ -23,3 +23,17 @@ def data_of(chosen, seed=0):
 
 def evaluator_of(chosen, reference, replicates=200, seed=0):
     return Evaluator(chosen, data_of(chosen), reference, replicates, seed)
+
+
+DATA = {chosen.name: data_of(chosen).sha256 for chosen in (FUNDUS, ENERGY)}
+
+
+def submission_meta(chosen, title, seed=0, **more):
+    """Return the metadata of a submission of one method and seed; `more` are settings of its run."""
+    run = {"seed": seed, "method": title, **more}
+    sha = DATA[chosen.name]
+    return {
+        "task": chosen.name, "target": chosen.fingerprint(sha), "data": sha, "method": title.lower(), "title": title,
+        "seed": seed, "run": run, "budget": {"limit": 10, "used": 8.0, "over": False}, "seconds": 1.0,
+        "implied": {"temperature": 1.0, "prior_variance": chosen.prior_variance, "how": "its mode"},
+    }  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+import torch
 
 from retinabench.core.files import write_bytes, write_json
 from retinabench.data.dataset import Records
@@ -20,6 +21,10 @@ from retinabench.methods.registry import METHODS
 
 TINY = list(TINY_WORDS)
 make_prepared = write_easy_data
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
 
 
 def hear_interrupts() -> None:

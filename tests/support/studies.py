@@ -12,8 +12,7 @@ from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute
 from retinabench.experiments.study.definition import Study
 
-TINY = {"model": {"name": "resnet18", "width": 4, "stem": "small"},
-        "optimizer": {"epochs": 2, "batch_size": 16, "warmup": 1}}  # fmt: skip
+TINY = {"model": {"name": "mlp"}, "optimizer": {"epochs": 2, "batch_size": 16, "warmup": 1}}
 SPACE = 'optimizer.lr = { low = 0.01, high = 0.2, scale = "log" }\n'
 BOTH = ["in_domain_auroc", "balanced_joint_accuracy_area"]
 

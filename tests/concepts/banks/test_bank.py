@@ -1,12 +1,10 @@
 """The question bank: cells by brute force, also through a memory map and over the border of a chunk."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from retinabench.concepts.banks import bank, masks
-from retinabench.concepts.banks.bank import Bank, prepare_samples, sample_rows
+from retinabench.concepts.banks.bank import Bank, prepare_samples
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.prepared import open_prepared
@@ -114,8 +112,3 @@ def test_unknown_truth_is_nan_and_other_samples_are_refused(tmp_path):
         prepare_samples(numbered(2), tmp_path, size=16, source={"bank": "b"})
     with pytest.raises(InputError, match="not where"):
         prepare_samples(numbered(2), tmp_path / "regions", size=16, grid=2, source={})
-
-
-def test_the_rows_of_regions():
-    assert sample_rows(np.array([0, 2]), 1).tolist() == [0, 2]
-    assert sample_rows(np.array([2]), 2).tolist() == [8, 9, 10, 11]

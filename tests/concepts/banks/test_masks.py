@@ -1,6 +1,4 @@
-"""Names of a definition among the files of a source."""
-
-from __future__ import annotations
+"""Definitions of banks, their names among the files of a source, and masks."""
 
 import json
 
@@ -10,14 +8,38 @@ from pydantic import ValidationError
 
 from retinabench.concepts.banks import masks as lesion_images
 from retinabench.concepts.banks.bank import prepare_samples
-from retinabench.concepts.banks.definition import BankDefinition, CocoFile, find_definition
+from retinabench.concepts.banks.definition import BankDefinition, CocoFile, bank_names, find_definition
 from retinabench.concepts.banks.masks import collected, matching, one_file, patient_of, run_lengths, uncompressed
 from retinabench.concepts.banks.tables import read_images
 from retinabench.core.errors import InputError
 from retinabench.data.archives import Files
-from retinabench.data.dataset import ConceptImages
 from retinabench.data.synthetic.fundus import LESIONS, draw
 from support.bank_files import mask, opened, picture, refused
+
+
+def test_every_definition_that_comes_along_is_sound():
+    assert len(bank_names()) == 12
+    concepts = {name: len(find_definition(name).concepts) for name in bank_names()}
+    assert (concepts["isic2018"], concepts["oct_biomarkers"], concepts["olives"]) == (5, 11, 16)
+    assert (concepts["chexpert"], concepts["chestxray14"]) == (14, 14)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('title = "x"\n', "needs exactly one of the tables table, masks, coco, idrid, synthetic"),
+        ('title = "x"\n[table]\nfile = "x"\npaht = "y"\n', "unknown key 'table.paht'. Did you mean 'path'"),
+        ('title = "x"\n[table]\nfile = "x"\npath = "y"\n', "path holds no {image}"),
+        ('title = "x"\n[table]\nfile = "x"\nunknown = ["1"]\n', "cannot mean two of"),
+        ('title = "x"\n[masks]\nimages = "x"\nmask = "{image}_{concept}"\n', "masks need concepts"),
+        ("title = 3\nidrid = {}\n", "title: input should be a valid string"),
+        ("[table\n", "is not TOML"),
+    ],
+)
+def test_a_wrong_definition_is_one_line(tmp_path, text, message):
+    (tmp_path / "x.toml").write_text(text)
+    assert message in refused(tmp_path / "x.toml", tmp_path)
+
 
 NAMES = {"set/a/images/1.jpg", "set/a/images/2.png", "set/b/images/1.jpg", "set/b/train.csv", "images/3.jpg"}
 
@@ -96,20 +118,6 @@ def test_wrong_masks_are_named(isic):
     (truths / "ISIC_0000001_attribute_streaks.png").unlink()
     assert "ISIC_0000001_attribute_streaks.png' is missing" in refused("isic2018", isic)
     assert "holds no images" in refused("isic2018", truths)
-
-
-def images_of(masks: np.ndarray) -> ConceptImages:
-    """Images (N) with the given masks (N, C, H, W), black images."""
-    n, concepts = masks.shape[:2]
-    names = np.array([f"i{k}" for k in range(n)])
-    return ConceptImages(
-        sample_id=names,
-        concepts=tuple("abc"[:concepts]),
-        truth=masks.any(axis=(2, 3)).astype(np.int8),
-        patient_id=names,
-        image=lambda row, size: np.full((size, size, 3), row, np.uint8),
-        masks=lambda row: masks[row],
-    )
 
 
 @pytest.mark.parametrize("grid", [1, 2, 3, 5])

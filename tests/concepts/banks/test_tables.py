@@ -1,7 +1,5 @@
 """Truth and answers from CSV and Parquet; every wrong file is told by file, row, column and hint."""
 
-from __future__ import annotations
-
 import zipfile
 
 import numpy as np
@@ -12,17 +10,9 @@ import pytest
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.banks.definition import find_definition
-from retinabench.concepts.banks.tables import (
-    ReaderPanel,
-    majority,
-    random_reader,
-    read_bank,
-    read_label_table,
-    read_reference,
-)
+from retinabench.concepts.banks.tables import ReaderPanel, majority, random_reader, read_bank, read_reference
 from retinabench.concepts.examinees import read_answers
 from retinabench.core.errors import InputError
-from retinabench.data.archives import Files
 from support.bank_files import opened, picture, refused, table
 
 TRUTH = "image_id,haemorrhage,hard exudate\na,0,1\nb,1,\nc,0,0\n"
@@ -116,28 +106,6 @@ def test_wrong_answers(tmp_path, text, says):
     assert "answers.csv" in str(caught.value)
 
 
-def test_files_that_are_none(tmp_path):
-    with pytest.raises(InputError, match="does not exist"):
-        read_bank(tmp_path / "nowhere.csv")
-    with pytest.raises(InputError, match="is a folder"):
-        read_bank(tmp_path)
-    broken = tmp_path / "broken.parquet"
-    broken.write_bytes(b"PAR1 and then nothing")
-    with pytest.raises(InputError, match=r"broken\.parquet: cannot be read"):
-        read_bank(broken)
-    with pytest.raises(InputError, match="UTF-8"):
-        read_bank(write(tmp_path / "latin.csv", "image_id,a\nä,1\n", encoding="latin-1"))
-
-
-def test_answers_keep_every_bit(tmp_path):
-    probs = np.random.default_rng(0).random(50)
-    rows = "".join(f"i{k},{k % 2}\n" for k in range(50))
-    bank = read_bank(write(tmp_path / "truth.csv", "image_id,a\n" + rows))
-    text = "image_id,a\n" + "".join(f"i{k},{p!r}\n" for k, p in enumerate(probs.tolist()))
-    answers = read_answers(write(tmp_path / "answers.csv", text), bank)
-    assert [answers(k, "a") for k in range(50)] == probs.tolist()
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_patients_stand_in_a_column_of_their_own(tmp_path, ending):
     path = tmp_path / f"truth.{ending}"
@@ -154,19 +122,6 @@ def test_patients_stand_in_a_column_of_their_own(tmp_path, ending):
     (pa.csv.write_csv if ending == "csv" else pa.parquet.write_table)(empty, path)
     with pytest.raises(InputError, match="row 2, column 'patient_id': is empty"):
         read_bank(path)
-
-
-@pytest.mark.parametrize("ids", [["a", "bb", "c c"], ["ä", "出血", "x"], ["a", "b" * 300, ""]])
-def test_ids_of_any_script_are_read_as_they_are(tmp_path, ids):
-    path = tmp_path / "t.parquet"
-    pa.parquet.write_table(pa.table({"image_id": ids, "x": pa.array([1, 0, 1], pa.int8())}), path)
-    if "" in ids:
-        with pytest.raises(InputError, match="row 3, column 'image_id': is empty"):
-            read_bank(path)
-        return
-    bank = read_bank(path)
-    assert bank.ids.tolist() == ids
-    assert bank.truth.ravel().tolist() == [1, 0, 1]
 
 
 @pytest.fixture
@@ -241,18 +196,6 @@ def test_odir_takes_the_keywords_of_each_eye(tmp_path):
     assert present == [["diabetic_retinopathy", "cataract"], ["normal"], ["glaucoma"]]
 
 
-def test_eleven_biomarkers_of_two_hundred_slices_are_2200_questions(tmp_path):
-    biomarkers = find_definition("oct_biomarkers").concepts
-    picture(tmp_path / "images/0.png")
-    rows = [[f"{k}.png", k // 2, *[(k + j) % 2 for j in range(11)]] for k in range(200)]
-    for k in range(1, 200):
-        (tmp_path / f"images/{k}.png").symlink_to(tmp_path / "images/0.png")
-    table(tmp_path / "labels.csv", ["image", "patient", *biomarkers.values()], rows)
-    images = opened("oct_biomarkers", tmp_path)
-    assert images.truth.size == 2200
-    assert len(set(images.patient_id)) == 100
-
-
 def test_a_bank_of_ones_own_is_one_file(tmp_path):
     (tmp_path / "mine.toml").write_text(
         'title = "mine"\nsize = 32\n[concepts]\nbleeding = ["blot", "flame"]\n'
@@ -263,22 +206,6 @@ def test_a_bank_of_ones_own_is_one_file(tmp_path):
         picture(tmp_path / f"pix/{name}.png")
     table(tmp_path / "t.csv", ["name", "blot", "flame"], [["a", "no", "yes"], ["b", "no", "?"], ["c", "no", "no"]])
     assert opened(tmp_path / "mine.toml", tmp_path).truth.ravel().tolist() == [1, -1, 0]
-
-
-def test_olives_has_9408_slices_and_16_biomarkers(tmp_path):
-    """192 visits of 96 eyes with 49 slices each; the table writes paths with a slash in front, and lies there twice."""
-    definition = find_definition("olives")
-    paths = [f"/Prime_FULL/{k // 98:02}/W{k // 49 % 2}/OD/{k % 49}.png" for k in range(9408)]
-    header = [definition.table.image, *definition.concepts.values(), "Eye_ID", "Patient_ID"]
-    rows = [[path, *[k % 2] * 16, k // 98, k // 98 % 87] for k, path in enumerate(paths)]
-    table(tmp_path / "OLIVES_Dataset_Labels/full_labels/Biomarker_Clinical_Data_Images.csv", header, rows)
-    file = "OLIVES_Dataset_Labels/ml_centric_labels/Biomarker_Clinical_Data_Images.csv"
-    table(tmp_path / file, header, rows)
-    files = Files(tmp_path, loose={file, *(f"OLIVES{path}" for path in paths)})  # named, and not there
-    found = read_label_table(definition, definition.table, files)
-    assert found.truth.shape == (9408, 16)
-    assert len(set(found.patient_id)) == 87
-    assert found.truth.sum() == 16 * 4704
 
 
 TABLE = """image_id,edema@a,edema@b,edema@c,mass@a,mass@b,mass@c

@@ -1,7 +1,5 @@
 """The Gaussian process against golden values, scikit-learn and the closed form; bins and outcomes at their borders."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -25,7 +23,6 @@ from retinabench.concepts.inference.unpredictability import (
     ranking,
 )
 from retinabench.metrics.intervals import auroc_error
-from support.concept_banks import make_bank
 
 
 @pytest.fixture
@@ -58,16 +55,6 @@ def test_golden_floors(shared):
         model = posterior(counts)
         assert model.uncertainty("variance") == pytest.approx(floors["variance_as_printed"][name], abs=1e-10)
         assert model.uncertainty("std") == pytest.approx(floors["std_as_described"][name], abs=1e-10)
-
-
-def test_golden_bins(golden):
-    for case, one in golden["bins"].items():
-        truth, prob = (float(part.split("=")[1]) for part in case.split(","))
-        place = bin_of(int(truth), prob)
-        if prob == 0.5:  # a yes in the golden file, a no in `metrics`
-            continue
-        assert place == one["bin"]
-        assert ("TN", "FP", "FN", "TP")[place // 25] == one["outcome"]
 
 
 @given(st.integers(0, 1), st.one_of(st.floats(0, 1), st.sampled_from([np.nextafter(0.5, 0), 0.5, 1.0])))
@@ -106,16 +93,6 @@ def test_incremental_updates_equal_scikit_learn(places):
     for reading, power in (("std", 1), ("variance", 2)):
         by_hand = [4 * np.trapezoid(half**power, dx=0.01) for half in halves]
         assert model.uncertainty(reading) == pytest.approx(by_hand, abs=1e-7)  # the root of a variance near 0
-
-
-def test_all_bins_in_a_random_order_keep_the_precision():
-    random = np.random.default_rng(3)
-    model = Performance()
-    for place in random.permutation(100).tolist() + random.integers(0, 100, 10_000).tolist():
-        model.add(place)
-    mean, sd = refitted(model.counts)
-    assert np.abs(model.mean() - mean).max() < 1e-10 * model.counts.max()
-    assert np.abs(model.variance() - sd**2).max() < 1e-10
 
 
 def by_hand(truth, sample, concept, asked):
@@ -170,28 +147,6 @@ def test_ties_are_drawn_evenly():
         sample, concept, _ = Unpredictable(Bank(None, "ab", truth)).draw(None, random)
         counts[sample, concept] += 1
     assert np.abs(counts - 100).max() < 5 * 9.7
-
-
-def test_a_foretold_concept_is_asked_last():
-    # b always equals a; c is a coin of its own: after a, asking b of the same sample tells nothing.
-    random = np.random.default_rng(1)
-    a, c = random.random(200) < 0.5, random.random(200) < 0.5
-    bank = Bank(None, "abc", np.stack([a, a, c], axis=1).astype(np.int8))
-    pool, asked = Unpredictable(bank), []
-    for _ in range(600):
-        sample, concept, _ = pool.draw(None, random)
-        asked.append((sample, concept))
-    both = [k for k, (sample, concept) in enumerate(asked) if concept < 2 and (sample, 1 - concept) in asked[:k]]
-    assert min(both) >= 400
-
-
-def test_it_takes_no_list_per_sample():
-    bank = make_bank(samples=20_000)
-    pool = Unpredictable(bank)
-    random = np.random.default_rng(0)
-    for _ in range(50):
-        pool.draw(None, random)
-    assert pool.groups <= 16 + 50
 
 
 def asked(without, having):

@@ -1,7 +1,5 @@
 """Answers beside the main decision: shares by formula, and the coverage of the difference at equal grade."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Strategies: what each asks next, that drawing is at random without replacement, and the seeds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

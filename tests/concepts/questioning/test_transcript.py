@@ -1,15 +1,9 @@
 """What rates and rankings count, against counting by hand."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,10 +12,11 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.inference.rates import CellAnswers
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.strategies import STRATEGIES
-from retinabench.concepts.questioning.transcript import Record, recorded_header, seed_of
+from retinabench.concepts.questioning.transcript import recorded_header, seed_of
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import sealed, unsealed
 from support.concept_banks import make_answers, make_bank
+from support.forking import forked
 
 
 def test_a_cell_counts_all_samples_and_one_of_each_patient():
@@ -62,18 +57,6 @@ def test_a_ranking_compares_all_answers_and_says_nothing_of_selected_samples():
     whole = examine(bank, answers, strategy="unpredictability").answered.ranking(0)
     assert whole == examine(bank, answers).answered.ranking(0)
     assert 0 < whole.low < whole.value < whole.high < 1
-
-
-def test_questions_are_kept_in_their_order_by_concept():
-    record = Record()
-    added = [(5, 0, 1, 0.9), (2, 1, 0, 0.5), (5, 1, 1, 0.5), (0, 0, 0, 0.51), (7, 1, 1, 0.75)]
-    assert [record.add(*one, one[-1] > 0.5) for one in added] == [True, True, False, False, True]
-    assert record.said(1).tolist() == [False, False, True]
-    sample, truth, prob = record.about(1)
-    assert (sample.tolist(), truth.tolist(), prob.tolist()) == ([2, 5, 7], [0, 1, 1], [0.5, 0.5, 0.75])
-    assert record.answers(0) == {"without": [0.51], "with": [0.9]}
-    assert record.answers(2) == {"without": [], "with": []}
-    assert all(part.shape == (0,) for part in Record().about(0))
 
 
 FIRST, SECOND = "sensitivity of haemorrhage >= 0.3", "specificity of haemorrhage >= 0.3"
@@ -164,13 +147,9 @@ def test_old_transcripts_are_read_and_continued(tmp_path):
     "content",
     [
         b"",
-        b"{}\n",
         b"no json\n{}\n",
-        b"\xff\n\n",
-        b'{"schema": "other"}\n{}\n',
         b"[" * 99999 + b"\n\n",
         b'{"schema": "retinabench.transcript/2", "strategy": "claims", "claims": 5}\n{}\n',
-        b'{"schema": "retinabench.transcript/2", "strategy": [], "claims": []}\n{}\n',
     ],
 )
 def test_nothing_is_concluded_from_a_first_line_that_is_none(tmp_path, content):
@@ -309,38 +288,19 @@ def test_what_was_stated_before_the_first_answer_cannot_be_changed(tmp_path):
             examine(bank, answers, fixed=True, **stop)
 
 
-SLOW = """
-import sys, time
-from support.concept_banks import make_answers, make_bank
-from retinabench.concepts.questioning.examination import examine
-bank = make_bank()
-answers = make_answers(bank)
-def ask(sample, concept):
-    time.sleep(0.01)
-    return answers(sample, concept)
-examine(bank, ask, questions=200, transcript=sys.argv[1])
-"""
-
-
-def examine_slowly(path):
-    """A process that examines until it is killed, as soon as it has written 20 answers."""
-    places = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    process = subprocess.Popen([sys.executable, "-c", SLOW, str(path)], env={**os.environ, "PYTHONPATH": places})
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and not (path.exists() and len(path.read_bytes().splitlines()) > 20):
-        time.sleep(0.01)
-    return process
-
-
 def test_killed_in_the_middle_it_ends_the_same(tmp_path):
-    path = tmp_path / "transcript.jsonl"
-    process = examine_slowly(path)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    answered = path.read_bytes().count(b"\n") - 1
-    assert 20 <= answered < 200
-    bank = make_bank()
+    bank, path = make_bank(), tmp_path / "transcript.jsonl"
     answers, asked = make_answers(bank), []
+
+    def until_killed(sample, concept):
+        asked.append((sample, concept))
+        if len(asked) > 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answers(sample, concept)
+
+    assert forked(lambda: examine(bank, until_killed, questions=200, transcript=path)) == -signal.SIGKILL
+    answered = path.read_bytes().count(b"\n") - 1
+    assert answered == 20
     ask = counted(answers, asked)
     ask.hash = None
     continued = examine(bank, ask, questions=200, transcript=path).to_dict()

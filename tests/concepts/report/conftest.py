@@ -1,7 +1,5 @@
 """One bank with a common, a duplicated, a rare and an absent concept, and an examinee."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Goals from the command line and from TOML."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -72,27 +70,17 @@ def test_a_file(tmp_path):
         ("accuracy=0.9", "is not a goal"),
         ("sensitivity of hemorrhage=0.9", "unknown concept 'hemorrhage'. Did you mean 'haemorrhage'"),
         ("absent.toml", "does not exist"),
-    ],
-)
-def test_no_goal(text, says):
-    with pytest.raises(InputError, match=says):
-        parse_goals([text], CONCEPTS)
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ("sensitivity = 0.85", "'sensitivity' is not a table"),
+        ("sensitivity = 0.85\n", "'sensitivity' is not a table"),
         ("[all]\nsensitivity = '0.8'", "is not a goal"),
         ("[all]\nsensitivity = true", "is not a goal"),
-        ("[all", "is not TOML"),
+        ("[all\n", "is not TOML"),
     ],
 )
-def test_no_file_of_goals(tmp_path, content, says):
+def test_what_is_no_goal_is_said_of_words_and_of_files(tmp_path, text, says):
     path = tmp_path / "goals.toml"
-    path.write_text(content)
+    path.write_text(text)
     with pytest.raises(InputError, match=says):
-        parse_goals([str(path)], CONCEPTS)
+        parse_goals([str(path) if "\n" in text else text], CONCEPTS)
 
 
 def test_concepts_come_together_where_jaccard_says_so():
@@ -196,26 +184,11 @@ def test_the_page_shows_the_shares(bank):
     assert [row.label for row in tables[0].blocks[0].rows] == list(CONCEPTS_BESIDE_TABLES)
     assert [row.label for row in tables[1].blocks[0].rows] == ["0", "1", "2"]
     assert [row.label for row in tables[2].blocks[0].rows] == ["all", "0", "1", "2"]
-    html = render(ExaminationReport(result, referral=found))
-    assert "of 120 images are compared with its answers." in " ".join(html.split())
-    assert 'href="#referral"' in html
-    assert 'id="referral"' not in render(ExaminationReport(result))
+    assert 'id="referral"' in render(ExaminationReport(result, referral=found))
 
 
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        ("xyz", ["about these readers alone", "about what these 3 readers say"]),
-        (
-            "vwxyz",
-            [
-                "majority of another panel of as many readers would say",
-                "keeps the width of their disagreement when all",
-            ],
-        ),
-    ],
-)
-def test_the_page_shows_the_readers(names, said):
+@pytest.mark.parametrize("names", ["xyz", "vwxyz"])
+def test_the_page_shows_the_readers(names):
     random = np.random.default_rng(0)
     votes = (random.random((90, 2, len(names))) < 0.5).astype(np.int8)
     bank = Bank(None, ("a", "b"), majority(votes, random))
@@ -227,7 +200,7 @@ def test_the_page_shows_the_readers(names, said):
     assert len(specificity.blocks[0].columns) == 2
     html = " ".join(render(ExaminationReport(found)).split())
     assert f"{len(names)} readers read the images" in html
-    assert all(text in html for text in said)
+    assert ("another panel of as many readers" in html) == (len(names) == 5)  # fewer say nothing of other panels
 
 
 def test_a_goal_that_the_readers_leave_open_is_no_success_of_the_data():

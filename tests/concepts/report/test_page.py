@@ -1,18 +1,18 @@
-"""The page of an examination: complete, true to its numbers, escaped, needing nothing but itself."""
-
-from __future__ import annotations
+"""The page of an examination: complete, true to its numbers, escaped, needing nothing but itself; the figures of the paper."""
 
 import re
 
 import numpy as np
 import pytest
 
+from retinabench.cli.main import run
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.questioning.examination import examine
+from retinabench.concepts.report import figures, paper
 from retinabench.concepts.report.findings import ExaminationReport, together
 from retinabench.concepts.report.page import CONTENTS, render, write_report
 from support.browsers import check_page
-from support.examinees import CONCEPTS, examinee
+from support.examinees import examinee
 from support.reading_pages import Reader, without_script
 
 EVIL = "<script>alert('x')</script>\"&$\\frac{"
@@ -26,12 +26,6 @@ def html(found):
 def page_of(bank, **options):
     """The page of an examination without goals."""
     return render(ExaminationReport(examine(bank, examinee(bank), **options)))
-
-
-def test_every_concept_has_its_rows_and_its_figure(html):
-    for concept in CONCEPTS:
-        assert html.count(f'<th scope="row">{concept}</th>') == 2
-        assert f"Answers about {concept}" in html
 
 
 def test_the_page_needs_nothing_but_itself_and_is_well_formed(html):
@@ -67,50 +61,10 @@ def test_hostile_names_stay_text(tmp_path, bank):
     assert Reader(text).open == []
 
 
-def test_names_of_any_script_are_shown(bank):
-    names = ["出血", "emorragia à fiamma", "a\x07b", "x" * 200]
-    foreign = Bank(None, names, bank.truth)
-    html = page_of(foreign, questions=40)
-    drawing = html[html.index("rates-title") : html.index("</figure>")]
-    assert ">出血<" in drawing.replace("\n", "")
-    assert "a\\x07b" in drawing
-    assert "x" * 18 not in drawing[drawing.index("</desc>") :]
-    assert Reader(html).open == []
-
-
 def test_the_same_arguments_give_the_same_bytes(found, tmp_path):
     first, second = (write_report(found, tmp_path / name) for name in "ab")
     assert first == tmp_path / "a" / "index.html"
     assert first.read_bytes() == second.read_bytes()
-
-
-def test_the_ranking_has_an_interval_whenever_one_stops(bank):
-    found = ExaminationReport(examine(bank, examinee(bank), strategy="uncertainty", questions=200))
-    one, cell = found.examination["common"].auroc, cells_of(render(found), "common")[-1]
-    assert f"{one.value:.2f}" in cell
-    assert f"[ {one.low:.2f} ,  {one.high:.2f} ]" in cell
-
-
-def test_patients_with_several_samples_are_spoken_of(bank):
-    eyes = Bank(None, bank.concepts, bank.truth, patient=np.arange(120) // 2)
-    goals = {"rare": {"sensitivity": 0.9}, "common": {"sensitivity": 0.9}}
-    html = render(ExaminationReport(examine(eyes, examinee(bank)), goals))
-    assert "one sample of each counts" in html
-    assert "of as many patients" in html
-    assert "Patients have several samples" in " ".join(html.split())
-    assert "is taken for a patient of its own" in page_of(bank, questions=9)
-
-
-def cells_of(html, concept):
-    """The cells of a concept in the table of rates."""
-    row = html[html.index(f'<th scope="row">{concept}</th>') :].partition("</tr>")[0]
-    return [re.sub(r"<[^>]+>", " ", cell) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)]
-
-
-def test_a_biasing_strategy_is_called_so(bank):
-    biasing = page_of(bank, strategy="unpredictability", questions=20)
-    assert "nothing is concluded about new samples" in biasing
-    assert "nothing is concluded" not in page_of(bank, strategy="random", questions=20)
 
 
 def test_a_claim_of_a_later_day_prints_no_decision(bank, tmp_path):
@@ -134,50 +88,61 @@ def test_one_question_is_a_page_without_the_other_sections(bank):
     assert "No question was asked about" in html
 
 
-def test_sentences_of_the_verdict(html, bank, found):
-    assert "The model recognises common and twin." in html
-    assert "nothing better than guessing is shown for rare." in html
-    assert "Nothing can be said about absent: no sample with it, or none without" in html
-    assert "<b>No failure is shown</b>" in html
-    assert "none of the statements above about recognised concepts and goals is wrong" in html
-    assert "intervals that hold for all 7 rates at once" in html
-    assert "It answered no to every question" not in html
-    assert "rare (3 of 120) and absent (0 of 120)" in html
-    assert "common and twin; pairs of them differ in at most 1 in the 120" in html
-    assert "Too few samples without" not in html
-    everything = page_of(bank)
-    assert "(AUROC 1.000), but one half is not the threshold for it" in everything
-    assert "Nothing is judged:" in everything
-    assert "85 %" not in everything.partition("<h3>The data set")[0].partition("<h3>The model")[2]
-    assert "Everything was asked:" in everything
-    never = examine(bank, lambda sample, concept: 0.2)
-    silent = render(ExaminationReport(never, {"common": {"sensitivity": 0.9}}))
-    assert "the model was right about 0: sensitivity " in silent
-    assert "It answered no to every question" in silent
+def test_the_verdict_says_what_the_findings_are(html):
+    """`test_findings.py` has what is found."""
+    for text in (
+        "The model recognises common and twin.",
+        "nothing better than guessing is shown for rare.",
+        "Nothing can be said about absent: no sample with it, or none without",
+        "<b>No failure is shown</b>",
+    ):
+        assert text in html
 
 
-def test_claims_are_put_into_sentences(found, html):
-    assert "the 4 claims were written down before the first question" in html
-    assert [claim.decided for claim in found.examination.claims][:2] == ["holds", "fails"]
-    assert re.search("<b>Undecided in this bank:</b> .*Of 40 answers about it, ", html)
-    assert re.search(r"<b>Holds in this bank:</b> .*, decided after \d+ questions?\.", html)
-    assert re.search(r"<b>Does not hold in this bank:</b> .*, decided after \d+ questions?\.", html)
+@pytest.mark.usefixtures("legible")
+def test_the_performance_panel_shows_every_count_and_the_band(found):
+    one = found.examination["common"]
+    bins, mean, sd = one.bins, one.gp.mean, one.gp.sd
+    axes = figures.performance_panel(one).axes[0]
+    dots = axes.lines[-1]
+    seen = np.flatnonzero(bins)
+    assert np.allclose(dots.get_xdata(), (seen + 0.5) / 100)
+    assert dots.get_ydata().tolist() == bins[seen].tolist()
+    assert [text.get_text() for text in axes.texts] == ["TN", "FP", "FN", "TP"]
+    assert axes.get_ylim()[1] > max(bins.max(), (mean + 2 * sd).max())
+    assert (mean - 2 * sd).min() < 0  # which no number of answers is
+    assert min(axes.collections[0].get_paths()[0].vertices[:, 1]) == 0
 
 
-def test_no_failure_and_nothing_left_to_settle():
-    """One question less than all, and the samples with the concept, which are too few for any goal, were all asked."""
-    bank = Bank(None, ["x"], (np.arange(40) < 5).astype(np.int8)[:, None])
-    goals = {"x": {"sensitivity": 0.9}}
-    questions = next(n for n in range(39, 0, -1) if _all_positives(bank, n))
-    html = render(ExaminationReport(examine(bank, _right(bank), strategy="random", questions=questions), goals))
-    assert "<b>No failure is shown</b>" in html
-    assert "Enough was asked:" in html
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(paper, "REPETITIONS", 2)
+    monkeypatch.setattr(paper, "QUESTIONS", 20)
 
 
-def _right(bank):
-    return lambda sample, concept: 0.9 * bank.truth[sample, 0]
+def figures_of(page):
+    return re.findall(r'<title id="[^"]*">([^<]*)</title>', page.read_text())
 
 
-def _all_positives(bank, questions):
-    found = examine(bank, _right(bank), strategy="random", questions=questions)
-    return found["x"].counts["tp"] == bank.cells[0, 1]
+@pytest.mark.usefixtures("legible", "quick")
+def test_the_three_examinees_stand_side_by_side_in_all_figures(tmp_path, capsys, browser):
+    source = ["--bank", "synthetic", "--images", "60"]
+    assert run(["examine", *source, "--examinee", "paper", "--questions", "30", "--out", str(tmp_path), "-q"]) == 0
+    titles = figures_of(tmp_path / "index.html")
+    rows = [f"{name}, {kind} concept" for kind in ("commonest", "rarest") for name in paper.EXAMINEES]
+    assert titles == [*(rows * 5), *paper.EXAMINEES]  # all asked, four strategies, the fall of the uncertainty
+    assert capsys.readouterr().out == f"{tmp_path / 'index.html'}\n"
+    check_page(browser, tmp_path / "index.html")
+
+
+@pytest.mark.usefixtures("undrawn", "quick")
+def test_a_table_of_truth_has_them_too_and_nothing_is_judged(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"i{k},{k % 2},{int(k % 7 == 0)}" for k in range(30)]
+    (tmp_path / "truth.csv").write_text("\n".join(["image_id,edema,mass", *rows]) + "\n")
+    command = ["examine", "--truth", "truth.csv", "--examinee", "paper", "--out", "out", "-q"]
+    assert run([*command, "--claim", "sensitivity of mass >= 0.8"]) == 2
+    assert "judges nothing" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert run(command) == 0
+    assert len(figures_of(tmp_path / "out" / "index.html")) == 33

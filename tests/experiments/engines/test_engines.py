@@ -1,7 +1,5 @@
 """What an engine promises, of those that compute here."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -76,14 +74,6 @@ def test_members_come_first_and_are_shared(prepared, tmp_path):
     assert workers.most == 2
 
 
-def test_what_is_final_needs_no_workers(prepared, tmp_path):
-    jobs = [Job(run, tmp_path) for run in sweep(prepared, seeds=2)]
-    list(compute(jobs, Pretenders(2), 1, QUIET))
-    workers = Pretenders(2)
-    assert [(o.state, o.attempts) for o in compute(jobs, workers, 1, QUIET)] == [("done", 0)] * len(jobs)
-    assert workers.opened == 0
-
-
 def test_a_finished_composition_needs_no_members(prepared, tmp_path):
     job = Job(small(prepared, 'method={name="ensemble",members=2}'), tmp_path)
     list(compute([job], Pretenders(1), 1, QUIET))
@@ -113,14 +103,6 @@ def test_how_often_a_job_is_tried(prepared, tmp_path, attempt, times):
     assert outcomes[1].attempts == 0
     assert outcomes[1].message.startswith("its member map-mlp-seed-0-")
     assert outcomes[1].message.endswith(": broke")
-
-
-def test_a_divergence_is_remembered(prepared, tmp_path):
-    job = Job(small(prepared), tmp_path)
-    list(compute([job], Pretenders(1, lambda job, number: JobResult("diverged", message="why")), 2, QUIET))
-    workers = Pretenders(1)
-    (outcome,) = compute([job], workers, 2, QUIET)
-    assert (outcome.state, outcome.message, outcome.attempts, workers.opened) == ("diverged", "why", 0, 0)
 
 
 def test_a_run_ended_by_force_after_its_last_write_is_done(prepared, tmp_path):

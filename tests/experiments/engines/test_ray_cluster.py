@@ -1,7 +1,5 @@
 """Run folders through fsspec: whole or not there."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Raw images, and runs on them that are trained once."""
 
-from __future__ import annotations
-
 import pytest
 
 from retinabench.experiments.config import load_run

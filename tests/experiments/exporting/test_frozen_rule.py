@@ -3,7 +3,6 @@
 import csv
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -117,15 +116,8 @@ def test_the_certificate_of_other_weights_is_refused(trained, tmp_path, capsys):
 def test_what_the_labels_refute_or_no_threshold_reaches_is_not_attached(trained, capsys):
     _, file, _, model = trained
     before = (model / "README.md").read_text()
-    assert (
-        command(
-            [
-                "transfer", str(file), "--goal", "selective_risk=.001", "--confidence", ".99", "-q",
-                "--attach", str(model),
-            ]
-        )
-        == 3
-    )  # fmt: skip
+    words = ["--goal", "selective_risk=.001", "--confidence", ".99", "-q", "--attach", str(model)]
+    assert command(["transfer", str(file), *words]) == 3
     assert "nothing is attached" in capsys.readouterr().err
     assert (model / "README.md").read_text() == before
 
@@ -176,14 +168,3 @@ def test_predictions_of_the_exported_model_itself_may_choose(trained, tmp_path):
     assert set(predictions.split) == {"validation", "test"}
     chosen = rb.transfer(predictions, goals=["selective_risk=.6"], bootstrap=20)
     assert rb.load_model(attach(chosen, predictions, model).parent).rule.rule.threshold == chosen.threshold
-
-
-def test_four_threads_load_what_one_loads(trained):
-    _, file, _, model = trained
-
-    def loaded(_):
-        task = rb.load_task(file.parents[2] / "data", "in_domain")
-        return rb.load_model(model).weights, {name: rows.tolist() for name, rows in task.splits.items()}
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(one == loaded(0) for one in pool.map(loaded, range(8)))

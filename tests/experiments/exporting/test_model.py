@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +123,17 @@ def test_what_are_no_images_is_named(model, images, says):
         rb.load_model(model).predict(images)
 
 
+def changed(change):
+    """Return the damage that changes what `model.json` says."""
+
+    def damage(folder):
+        about = json.loads((folder / "model.json").read_text())
+        change(about)
+        (folder / "model.json").write_text(json.dumps(about))
+
+    return damage
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
@@ -133,38 +143,24 @@ def test_what_are_no_images_is_named(model, images, says):
         (lambda f: (f / "scale.safetensors").unlink(), "scale.safetensors: is missing"),
         (lambda f: (f / "member-0.safetensors").write_bytes(b"\x00" * 20), "member-0.safetensors: is damaged"),
         (lambda f: shutil.copy(f / "scale.safetensors", f / "member-0.safetensors"), "of another network"),
-        (lambda f: edit(f, lambda about: about["recipe"].update(size=9)), "is damaged"),
-        (lambda f: edit(f, lambda about: about.pop("recipe")), "neither how images are made nor which columns"),
-        (lambda f: edit(f, lambda about: about["run"]["model"].update(name="resnet19")), "unknown model 'resnet19'"),
-        (lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**5)), "another network .* parameters"),
-        (lambda f: edit(f, lambda about: about["run"]["model"].update(width=10**9)), "does not fit into memory"),
-        (lambda f: edit(f, lambda about: about["run"]["model"].update(weights="/dev/zero")), "without its SHA-256"),
-        (lambda f: edit(f, lambda about: about["run"]["method"].update(name="of-a-plug-in")), "of-a-plug-in"),
-        (
-            lambda f: edit(f, lambda a: a["run"].update(method={"name": "ensemble", "members": 9})),
-            "9 members, of which 1",
-        ),
+        (changed(lambda a: a.pop("recipe")), "neither how images are made nor which columns"),
+        (changed(lambda a: a["run"]["model"].update(name="resnet19")), "unknown model 'resnet19'"),
+        (changed(lambda a: a["run"]["model"].update(width=10**5)), "another network .* parameters"),
+        (changed(lambda a: a["run"]["model"].update(width=10**9)), "does not fit into memory"),
+        (changed(lambda a: a["run"]["model"].update(weights="/dev/zero")), "without its SHA-256"),
+        (changed(lambda a: a["run"]["method"].update(name="of-a-plug-in")), "of-a-plug-in"),
+        (changed(lambda a: a["run"].update(method={"name": "ensemble", "members": 9})), "9 members, of which 1"),
+        (changed(lambda a: a["run"].update(method={"name": "dropout", "samples": 10**9})), "is more than 10,000"),
+        (changed(lambda a: a["run"].update(method={"name": "vbll", "rank": 10**9})), "is of no model of these tensors"),
+        (changed(lambda a: a["recipe"].update(size="32")), "is damaged"),
+        (changed(lambda a: a.update(referable_from=True)), "is damaged"),
+        (changed(lambda a: a.update(code="import os")), "unknown key 'code'"),
+        (changed(lambda a: a["run"]["model"].update(name="os:abort")), "whose code is not part of it"),
         (lambda f: tensors(f / "member-0.safetensors", lambda t: t["conv1.weight"].fill_(torch.nan)), "not finite"),
         (lambda f: tensors(f / "scale.safetensors", lambda t: t["std"].zero_()), "not all std are above 0"),
-        (
-            lambda f: edit(f, lambda a: a["run"].update(method={"name": "dropout", "samples": 10**9})),
-            "is more than 10,000",
-        ),
-        (
-            lambda f: edit(f, lambda a: a["run"].update(method={"name": "vbll", "rank": 10**9})),
-            "method.rank=1,000,000,000 is of no model of these tensors",
-        ),
-        (
-            lambda f: save_file({"mean": torch.zeros(1), "std": torch.ones(1)}, f / "scale.safetensors"),
-            "3 numbers each",
-        ),
-        (lambda f: edit(f, lambda a: a["recipe"].update(size="32")), "is damaged"),
-        (lambda f: edit(f, lambda a: a["recipe"].update(published=1)), "is damaged"),
-        (lambda f: edit(f, lambda a: a.update(referable_from=True)), "is damaged"),
-        (lambda f: edit(f, lambda a: a.update(code="import os")), "unknown key 'code'"),
+        (lambda f: tensors(f / "scale.safetensors", lambda t: t.update(mean=torch.zeros(1))), "3 numbers each"),
         (lambda f: (f / "model.json").write_text("[" * 10**5), "is damaged"),
         (lambda f: (f / "model.json").write_text(" " * (2**22 + 1)), "more than 4,194,304 bytes"),
-        (lambda f: edit(f, lambda a: a["run"]["model"].update(name="os:abort")), "whose code is not part of it"),
         (lambda f: cut(f / "member-0.safetensors"), "is damaged"),
         (lambda f: torch.save({"conv1.weight": torch.ones(3)}, f / "member-0.safetensors"), "is damaged"),
     ],
@@ -185,46 +181,6 @@ def tensors(path, change):
     content = {name: tensor.clone() for name, tensor in load_file(path).items()}
     change(content)
     save_file(content, path)
-
-
-def edit(folder, change):
-    about = json.loads((folder / "model.json").read_text())
-    change(about)
-    (folder / "model.json").write_text(json.dumps(about))
-
-
-class Fixed:
-    """P(referable) and uncertainty of its own are one number for all images."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def predict(self, images, samples, generator):
-        p = torch.full((1, len(images)), self.value)
-        return torch.stack([1 - p, p], dim=2)
-
-    def uncertainty(self, images):
-        return torch.full((len(images),), self.value)
-
-    def state(self):
-        return {}
-
-    def restore(self, state):
-        pass
-
-
-def test_the_uncertainty_of_several_members_is_their_mean_and_every_sample_is_kept(model):
-    found = rb.load_model(model)
-    images = np.zeros((3, found.recipe.size, found.recipe.size, 3), np.uint8)
-    pooled = replace(found, members=tuple((found.run, Fixed(value)) for value in (0.25, 1.0)))
-    probs, own = pooled.predict_both(images)
-    assert probs.tolist() == [[0.25, 1.0]] * 3
-    assert own.tolist() == [0.625] * 3
-    mixed = replace(found, members=(found.members[0], (found.run, Fixed(0.5))))
-    assert mixed.uncertainty(images) is None
-    for value in (torch.nan, torch.inf):
-        with pytest.raises(InputError, match="predicts values that are not finite"):
-            replace(found, members=((found.run, Fixed(value)),)).predict(images)
 
 
 HERE = "support.own_network:"

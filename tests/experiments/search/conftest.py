@@ -1,7 +1,5 @@
 """A sweep of pretended trials, which tests copy before they change it."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

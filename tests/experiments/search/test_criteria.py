@@ -1,7 +1,5 @@
 """The criteria against scikit-learn, brute force and the released code's own numbers; only validation rows count."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -31,31 +29,6 @@ def draw(seed=0, near=90, far=30, samples=3):
     )
 
 
-def accuracy_area(right, entropy, weight):
-    """The mean accuracy of the retained over every count, one by one; images of one entropy share what is left."""
-    total = weight.sum()
-    count = round(total)
-    levels = np.unique(entropy)
-    values = []
-    for k in range(1, count + 1):
-        room, correct = total * k / count, 0.0
-        for level in levels:
-            block = entropy == level
-            mass = weight[block].sum()
-            share = min(1.0, room / mass)
-            correct += share * (weight * right)[block].sum()
-            room -= share * mass
-            if room <= 1e-9:
-                break
-        values.append(correct / (total * k / count))
-    return np.mean(values)
-
-
-def entropy_of(prob):
-    prob = np.round(prob, 10)  # equal distances from 1/2 are equally uncertain
-    return np.round(-(prob * np.log(prob) + (1 - prob) * np.log(1 - prob)), 9)
-
-
 @pytest.mark.parametrize("rules", ["corrected", "published"])
 @pytest.mark.parametrize("seed", range(3))
 def test_in_domain_auroc_is_scikit_learns_on_in_domain_validation_rows(rules, seed):
@@ -65,17 +38,6 @@ def test_in_domain_auroc_is_scikit_learns_on_in_domain_validation_rows(rules, se
     assert measure("in_domain_auroc", p, rules).value == pytest.approx(truth, abs=1e-12)
     everything = roc_auc_score(p.label, p.prob)
     assert abs(truth - everything) > 0.01  # the rows matter
-
-
-@pytest.mark.parametrize(("near", "far"), [(90, 30), (60, 60), (77, 13), (20, 50)])
-def test_the_balanced_area_is_the_one_counted_by_hand(near, far):
-    p = draw(1, near, far)
-    rows = p.split == "validation"
-    shifted = p.domain[rows] == "shifted"
-    prob, label = p.prob[rows], p.label[rows]
-    weight = np.where(shifted, near / far, 1.0)
-    truth = accuracy_area((prob > 0.5) == (label == 1), entropy_of(prob), weight)
-    assert measure(BALANCED, p, "corrected").value == pytest.approx(truth, abs=1e-9)
 
 
 @pytest.mark.parametrize("rules", ["corrected", "published"])

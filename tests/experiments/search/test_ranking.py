@@ -1,7 +1,5 @@
 """The tables of a search, and the best run as TOML."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
@@ -13,9 +11,16 @@ import pytest
 from PIL import Image
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.search.ranking import marginals, short_names, to_toml, write_figure, write_ranking
-from retinabench.experiments.search.space import space_of
-from support.rankings import made_ranking, mixed_ranking
+from retinabench.experiments.search.ranking import (
+    Trial,
+    TrialRanking,
+    in_order,
+    short_names,
+    to_toml,
+    write_figure,
+    write_ranking,
+)
+from retinabench.experiments.search.space import points, space_of
 
 pytestmark = pytest.mark.usefixtures("legible")
 
@@ -55,17 +60,6 @@ def test_odd_text_survives_being_written_as_toml():
     assert tomllib.loads(to_toml(tree)) == tree
 
 
-def test_the_figure_draws_every_trial_in_every_panel_on_its_scale():
-    found = mixed_ranking()
-    panels = [axes for axes in marginals(found).axes if axes.lines]
-    names = [name for axes in panels if (name := axes.get_xlabel())]
-    assert [name.removeprefix("1 - ") for name in names] == short_names(found.space)
-    for axes, parameter in zip(panels, found.space.parameters.values(), strict=True):
-        assert sum(line.get_marker() == "o" for line in axes.lines) == 38
-        assert sum(line.get_marker() == "x" for line in axes.lines) == 2
-        assert axes.get_xscale() == ("linear" if getattr(parameter, "scale", "linear") == "linear" else "log")
-
-
 @pytest.mark.parametrize(
     "values",
     [[0.7], [0.7, 0.7, 0.7], [float("nan")] * 3, [0.6, float("nan"), 0.8]],
@@ -77,7 +71,12 @@ def test_figures_of_few_or_equal_or_no_values_are_drawn(values, tmp_path):
          "d.b": {"low": 0.9, "high": 0.9001, "scale": "log_complement"}, "e": {"low": 1e-7, "high": 2e-7, "scale": "log"}}
     )  # fmt: skip
     states = {i: "failed" for i, value in enumerate(values) if value != value}
-    found = made_ranking(space, values, states)
+    run = load_run("demo/map", data="x")
+    rows = [
+        Trial(i, point, run, states.get(i, "done"), value, "it broke" if i in states else "", 1.0, 1, None)
+        for i, (point, value) in enumerate(zip(points(space, 0, len(values), 0), values, strict=True))
+    ]
+    found = TrialRanking("in_domain_auroc", "corrected", space, in_order(rows))
     assert short_names(space) == ["a.b", "c", "d.b", "e"]
     svg, png = write_figure(found, tmp_path)
     assert ElementTree.parse(svg).getroot().tag.endswith("svg")

@@ -1,7 +1,5 @@
 """A search from trials to a ranking: what it computes, what it remembers, what it refuses."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
@@ -32,9 +30,6 @@ def facts(ranking):
     return [(row.trial, row.state, repr(row.value), row.values) for row in ranking.rows]
 
 
-# --------------------------------------------------------------------------------------- real trainings
-
-
 def test_trained_trials_rank_by_their_own_validation_rows_and_the_best_is_a_configuration(data, tmp_path):
     base, space = base_run(data), small_space()
     engine = Serial()
@@ -52,9 +47,6 @@ def test_trained_trials_rank_by_their_own_validation_rows_and_the_best_is_a_conf
     assert ranking.rows[0].folder.name.endswith(chosen.hash(fingerprint))
 
 
-# ------------------------------------------------------------------------------------------- resuming
-
-
 def test_a_finished_search_computes_nothing_again_and_another_criterion_ranks_the_same_trials(data, begun, copy):
     ranking, engine = again(data, copy)
     assert engine.computed == []
@@ -70,20 +62,6 @@ def test_more_trials_add_to_those_that_are_there(data, begun, copy):
     assert [run.optimizer.lr for run in engine.computed] == [p["optimizer.lr"] for p in points(small_space(), 8, 12, 0)]
     first = sorted((f for f in facts(ranking) if f[0] < 8), key=lambda f: f[0])
     assert first == sorted(facts(begun[1]), key=lambda f: f[0])
-
-
-def test_an_interrupted_search_computes_the_rest_and_nothing_twice(data, begun, tmp_path):
-    def interrupt(job, left=[3]):  # noqa: B006  # counts over calls
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        return pretend(job)
-
-    with pytest.raises(KeyboardInterrupt):
-        again(data, tmp_path, Serial(interrupt))
-    ranking, engine = again(data, tmp_path)
-    assert len(engine.computed) == 5
-    assert facts(ranking) == facts(begun[1])
 
 
 def test_a_lost_table_is_read_again_from_the_run_folders(data, begun, copy):
@@ -121,9 +99,6 @@ def test_kill_9_in_the_middle_of_a_row_loses_no_trial(data, begun, tmp_path, one
     # Two runs had ended; the one whose row was torn is read from its folder.
     assert len(engine.computed) == 6
     assert facts(ranking) == facts(begun[1])
-
-
-# ------------------------------------------------------------------------------- trials that end badly
 
 
 def test_diverged_trials_are_kept_marked_last_and_not_tried_again(begun):
@@ -173,24 +148,12 @@ def test_an_undefined_criterion_ranks_behind_every_value_with_its_reason(data, t
     assert all("no shifted validation images" in row.note for row in undefined)
 
 
-def test_a_choice_that_the_run_spells_otherwise_keeps_its_own_spelling(data, tmp_path):
-    """`optimizer.augment = true` is the older name of "flip"."""
-    space = space_of({"optimizer": {"augment": {"choices": [True, "none"]}}})
-    ranking, _ = again(data, tmp_path, space=space, trials=4)
-    assert {(row.values["optimizer.augment"], row.run.optimizer.augment) for row in ranking.rows} == {
-        (True, "flip"), ("none", "none"),
-    }  # fmt: skip
-
-
 def test_equal_trials_are_computed_once(data, tmp_path):
     space = space_of({"method": {"rate": {"choices": [0.1, 0.2]}}})
     ranking, engine = again(data, tmp_path, space=space)
     assert len(engine.computed) == 2
     assert len(ranking.rows) == 8
     assert [row.trial for row in ranking.rows[:4]] == sorted(row.trial for row in ranking.rows[:4])
-
-
-# ---------------------------------------------------------------------------------------- refusals
 
 
 def test_two_searches_in_one_folder_the_second_is_refused(data, tmp_path):
@@ -203,42 +166,36 @@ def test_two_searches_in_one_folder_the_second_is_refused(data, tmp_path):
     assert len(engine.computed) == 1
 
 
-# ------------------------------------------------------------------------------------------- files
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"seed": 1}, ["seed: 0 there, 1 here"]),
+        ({"seed": 1}, "seed: 0 there, 1 here"),
         (
             {"space": space_of({**SPACE, "method": {"rate": {"low": 0.0, "high": 0.4}}})},
-            ["space.method.rate.high: 0.5 there, 0.4 here"],
+            "rate.high: 0.5 there, 0.4 here",
         ),
-        ({"space": space_of({k: SPACE[k] for k in ("method", "optimizer")})}, ["another order of keys"]),
+        ({"space": space_of({k: SPACE[k] for k in ("method", "optimizer")})}, "another order of keys"),
+        ({"base": "optimizer.epochs=4"}, "base.optimizer.epochs: 3 there, 4 here"),
+        ({"__version__": "9.9.9"}, 'there, "9.9.9" here'),
+        ({"PROTOCOL": 99}, f"protocol: {config.PROTOCOL} there, 99 here"),
     ],
 )
-def test_a_folder_of_another_sweep_is_refused(data, copy, options, words):
+def test_a_folder_of_another_sweep_is_refused(data, copy, monkeypatch, options, words):
+    for name in {"__version__", "PROTOCOL"} & set(options):
+        monkeypatch.setattr(search_module, name, options.pop(name))
+    if "base" in options:
+        options = {"base": base_run(data, options["base"])}
     engine = Serial(pretend)
     with pytest.raises(InputError) as caught:
         again(data, copy, engine, **options)
-    for word in [str(copy), "choose another --out", *words]:
+    for word in (str(copy), "choose another --out", words):
         assert word in str(caught.value)
     assert engine.computed == []
 
 
-def test_another_base_other_data_another_version_and_protocol_are_refused_by_name(data, copy, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match=r"base\.optimizer\.epochs: 3 there, 4 here"):
-        again(data, copy, base=base_run(data, "optimizer.epochs=4"))
-    other = make_prepared(tmp_path / "other", seed=1)
+def test_a_folder_of_other_data_is_refused(copy, tmp_path):
     with pytest.raises(InputError, match=r"fingerprint: .* there, .* here"):
-        again(other, copy)
-    with monkeypatch.context() as patch:
-        patch.setattr(search_module, "__version__", "9.9.9")
-        with pytest.raises(InputError, match=r'version: "0\.\S+" there, "9\.9\.9" here'):
-            again(data, copy)
-    monkeypatch.setattr(search_module, "PROTOCOL", 99)
-    with pytest.raises(InputError, match=f"protocol: {config.PROTOCOL} there, 99 here"):
-        again(data, copy)
+        again(make_prepared(tmp_path / "other", seed=1), copy)
 
 
 def test_what_the_space_varies_may_differ_in_the_base(data, copy):

@@ -1,7 +1,5 @@
 """Spaces and their points, against SciPy, against what defines a Sobol sequence, and against what was published."""
 
-from __future__ import annotations
-
 import functools
 import math
 
@@ -28,9 +26,6 @@ def base_of(name):
     return load_run("demo/map", [f"method.name={method}"], data="x")
 
 
-# ------------------------------------------------------------------------------------- the sequence
-
-
 def test_the_points_are_those_of_scipy():
     with pytest.warns(UserWarning, match="power of 2"):
         whole = qmc.Sobol(5, scramble=True, seed=numpy_generator(7, "sobol")).random(100)
@@ -48,33 +43,11 @@ def test_the_first_points_stay_what_they_are():
     assert np.array_equal(unit_points(2, 0, 4, 0), expected)
 
 
-def test_any_part_of_the_sequence_is_cut_from_the_same_whole():
-    whole = unit_points(4, 0, 200, 3)
-    for first, stop in ((0, 1), (1, 2), (31, 33), (32, 64), (5, 5), (0, 0), (7, 200)):
-        assert np.array_equal(unit_points(4, first, stop, 3), whole[first:stop])
-
-
 def test_a_longer_search_begins_with_the_shorter_one():
     space = read_space("published/fsvi")
     assert points(space, 0, 64, 0)[:32] == points(space, 0, 32, 0)
     assert points(space, 32, 64, 0) == points(space, 0, 64, 0)[32:]
     assert points(space, 0, 8, 1) != points(space, 0, 8, 0)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_every_dyadic_interval_holds_its_share(seed):
-    """What makes it a Sobol sequence: of the first 2^m points one lies in each of 2^m equal parts, in every dimension,
-    and in two dimensions one in each rectangle of area 2^-m; scrambling keeps both (a (0, m, 2)-net)."""
-    m = 5
-    unit = unit_points(6, 0, 2**m, seed)
-    for column in unit.T:
-        assert sorted((column * 2**m).astype(int)) == list(range(2**m))
-    for j in range(m + 1):
-        cells = {(int(x * 2**j), int(y * 2 ** (m - j))) for x, y in unit[:, :2]}
-        assert len(cells) == 2**m
-
-
-# ------------------------------------------------------------------------------------- from [0, 1) to values
 
 
 @pytest.mark.parametrize(
@@ -133,9 +106,6 @@ def test_drawn_values_have_few_digits():
         )
 
 
-# ------------------------------------------------------------------------------------- the files that come along
-
-
 def test_every_space_that_comes_along_fits_its_method():
     shipped = {f"published/{name}" for name in PUBLISHED} | {f"demo/{name}" for name in DEMO} | {"filos2019/l2"}
     assert shipped == set(spaces())
@@ -165,9 +135,6 @@ def test_every_published_choice_lies_in_its_published_space(method):
                 bounds = parameter.bounds()
                 inside = value in bounds if isinstance(parameter, Choices) else bounds[0] <= value <= bounds[1]
                 assert inside, (task, criterion, key, value)
-
-
-# ------------------------------------------------------------------------------------- bad input
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The finished tiny study that the tests of this folder read."""
 
-from __future__ import annotations
-
 import pytest
 
 from retinabench.experiments.study import study as runner

@@ -1,7 +1,5 @@
 """The plan of a study and its status: counts, rough costs, and what the terminal shows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +21,7 @@ from retinabench.experiments.study.plan import (
     size,
 )
 from retinabench.experiments.study.status import MethodStatus, Status, read_status, status_lines, status_table
-from support.studies import study
+from support.studies import MINIMAL, study, written
 
 SIZES = {"train": 1000, "validation": 100, "test": 200, "shifted_test": 50}
 
@@ -42,9 +40,6 @@ def test_sizes():
 
 def cells_of(table):
     return [[row.label, *(str(cell.content) for cell in row.cells)] for block in table.blocks for row in block.rows]
-
-
-# ------------------------------------------------------------------------------------------- plans
 
 
 def test_a_plan_is_summed_over_what_is_left(tmp_path):
@@ -101,14 +96,14 @@ def test_a_plan_needs_no_data_of_known_data_sets(tmp_path):
     assert seconds["fsvi"] == seconds["dropout"]  # its five draws of a step are of the last layer
     assert plan.lines[0].bytes > 4 * 23_000_000  # a ResNet-50
     assert "GPU-hours" in next(plan_lines(plan))
-    folds = make_plan(read_study("country", [*words, "folds=5"]), tmp_path, "cuda", None)
-    assert folds.lines[0].seconds == pytest.approx(5 * plan.lines[0].seconds)
+    whole, folds = (
+        make_plan(read_study(written(tmp_path, MINIMAL), [*words, *more]), tmp_path, "cuda", None)
+        for more in ([], ["folds=5"])
+    )
+    assert folds.lines[0].seconds == pytest.approx(5 * whole.lines[0].seconds)
     unknown = read_study("country", [*words, "tasks.country_shift.data=no/mine"])
     with pytest.raises(InputError, match="data set 'mine'"):
         make_plan(unknown, tmp_path / "out", "cuda", None)
-
-
-# ------------------------------------------------------------------------------------------- status
 
 
 def test_status_before_and_after(finished, tmp_path):

@@ -1,7 +1,5 @@
 """The whole command: what fails is kept and marked, and a folder with other things is not touched."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -69,7 +67,7 @@ def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
     status = read_status(definition, tmp_path / "out")
     lines = "\n".join(status_lines(status))
     assert {line.method: dict(line.runs) for line in status.lines} == {"map": {"failed": 1}, "dropout": {"failed": 1}}
-    assert "dropout resnet18 seed 1: out of memory: made to fail" in lines
+    assert "dropout mlp seed 1: out of memory: made to fail" in lines
 
     shutil.rmtree(tmp_path / "out" / "country_shift" / "map" / "results")  # it would diverge again
     repaired = Serial()

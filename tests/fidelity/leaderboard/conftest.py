@@ -8,9 +8,8 @@ import pytest
 
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.submissions.submission import About, Submission, write_submission
-from support.evaluators import ENERGY, FUNDUS, N, evaluator_of
+from support.evaluators import ENERGY, FUNDUS, N, evaluator_of, submission_meta
 from support.fake_reference import classified, regressed, softmax
-from support.submissions import submission_meta
 
 
 @cache

@@ -16,8 +16,7 @@ from retinabench.fidelity.leaderboard.page import markdown
 from retinabench.fidelity.leaderboard.shipped import beside, pack, shipped_submissions
 from retinabench.fidelity.leaderboard.tables import ranking_tables, task_table
 from retinabench.fidelity.submissions.submission import About, Budget, Submission, write_submission
-from support.evaluators import FUNDUS, N
-from support.submissions import DATA, submission_meta
+from support.evaluators import DATA, FUNDUS, N, submission_meta
 
 
 def test_a_kept_submission_is_found_by_the_board_under_its_title(tmp_path, evaluators):
@@ -203,10 +202,3 @@ def test_what_ships_keeps_the_stds_of_its_samples(packed, boards, tmp_path):
     assert found["Without"].std is None
     whole, compact = (board.evaluator.grade(one)["all"]["posterior_std"].value for one in (given[0], found["With"]))
     assert compact == pytest.approx(whole, abs=1e-5)
-
-
-def test_a_lone_file_stands_among_the_shipped_entries_of_its_tier(packed, folder, evaluators):
-    board = score_files([folder / "Middling-fundus-0" / "submission.npz"], evaluators["fundus"])
-    assert [entry.title for entry in board.ordered if entry.rank][:3] == ["Near", "Middling", "Far"]
-    (mine,) = (entry for entry in board.entries.values() if entry.title == "Middling")
-    assert mine.rank.rank == 2

@@ -1,9 +1,6 @@
 """Tables, figures and page of a fidelity board."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,25 +9,13 @@ from retinabench.fidelity.leaderboard import page
 from retinabench.fidelity.leaderboard.board import make_board, score_task
 from retinabench.fidelity.leaderboard.files import find_submissions, score_tasks
 from retinabench.fidelity.leaderboard.page import markdown, write_board
-from retinabench.fidelity.leaderboard.results import RankedDivision
-from retinabench.fidelity.leaderboard.tables import (
-    corruption_table,
-    final_ranking,
-    printed_rows,
-    strength_table,
-    task_table,
-    usefulness_table,
-)
-from retinabench.fidelity.scoring.measures import MEASURES, RANKED
+from retinabench.fidelity.leaderboard.tables import corruption_table, strength_table, task_table, usefulness_table
 from retinabench.fidelity.submissions.submission import About, Submission, write_submission
-from retinabench.fidelity.targets.target import TARGETS
-from retinabench.reports.toolkit.figures import mark
 from retinabench.reports.toolkit.tables import UNDEFINED
 from support.browsers import check_page
-from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
+from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of, submission_meta
 from support.fake_reference import classified, regressed
 from support.reading_pages import without_script
-from support.submissions import submission_meta
 
 pytestmark = pytest.mark.usefixtures("legible")
 
@@ -132,63 +117,3 @@ def test_distance_over_gradients_has_a_line_for_an_entry_at_several_tiers(boards
     assert set(lines) >= {"Near", "Middling", "Far"}
     assert lines["Near"].get_xdata() == pytest.approx([8, 8])
     assert axes.get_xscale() == "log"
-
-
-def test_uncertainty_and_calibration_panels_draw_reference_and_methods():
-    random = np.random.default_rng(0)
-    probs, label = random.dirichlet(np.ones(3), 60), random.integers(0, 3, 60)
-    (axes,) = page.calibration_panel(label, probs, [(mark(0), probs)], gaussian=False).axes
-    curves = [line.get_ydata() for line in axes.lines[1:]]  # the first is the diagonal
-    assert curves[0] == pytest.approx(curves[1])
-    (axes,) = page.uncertainty_panel(probs, [(mark(0), probs)], gaussian=False).axes
-    assert axes.get_xlim()[1] == pytest.approx(np.log(3))
-    draws = random.normal(size=(60, 100))
-    (axes,) = page.calibration_panel(draws[:, 0], draws, [(mark(0), draws)], gaussian=True).axes
-    assert axes.lines[1].get_xdata() == pytest.approx(page.LEVELS)
-    (axes,) = page.uncertainty_panel(draws, [(mark(0), draws)], gaussian=True).axes
-    assert axes.get_xlabel() == "predictive standard deviation of y"
-
-
-def board(name, groups=("all", "clean"), tier=None):
-    """What a board needs to know of a task for the rows that others printed."""
-    return SimpleNamespace(
-        target=TARGETS[name],
-        division=RankedDivision("stated", tier),
-        competitors=[],
-        evaluator=SimpleNamespace(
-            reference=SimpleNamespace(about=SimpleNamespace(published_ceiling=None)),
-            resampling=SimpleNamespace(groups=dict.fromkeys(groups)),
-        ),
-    )
-
-
-def test_printed_rows_of_a_task_are_marked_and_have_their_values():
-    rows = printed_rows(board("kit-cifar10"))
-    assert len(rows) == 12
-    assert all(title.endswith("(printed)") for title in rows)
-    printed = rows["SGHMC-CLR (printed)"]["total_variation"]
-    assert (printed.value, printed.error) == (0.099, 0.006)
-    assert rows["HMC (printed)"]["agreement"].value == pytest.approx(0.9401)
-    assert printed_rows(board("fundus")) == {}
-    shifted = board("kit-cifar10-shifted", ("all", "clean", "corrupted"))
-    for group, value in (("clean", 0.916), ("all", 0.787)):
-        (only,) = printed_rows(shifted, group).values()
-        assert only["agreement"].value == value
-
-
-@pytest.mark.parametrize("task", ["fundus", "idrid", "energy-gap"])
-def test_recorded_rows_have_the_measures_that_rank_their_task(task):
-    rows = printed_rows(board(task, tier=1000))
-    assert len(rows) >= 18
-    for title, scores in rows.items():
-        assert title.endswith("(recorded)")
-        assert set(scores) == set(RANKED[TARGETS.find(task).likelihood]) <= set(MEASURES)
-    assert printed_rows(board(task, tier=7)) == {}
-
-
-def test_the_final_ranking_is_shown_beside_tasks_of_the_competition():
-    table = final_ranking([SimpleNamespace(target=TARGETS["kit-uci"])])
-    assert [row.label.partition(":")[0] for row in table.blocks[0].rows] == [
-        "moellenh", "nkotelevskii and achille.thin", "adelaunoy",
-    ]  # fmt: skip
-    assert final_ranking([SimpleNamespace(target=TARGETS["fundus"])]) is None

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -43,17 +42,6 @@ def test_the_command_makes_a_file_that_is_read_back(made):
     assert about.steps == hmc.steps_for(about.step, chosen.prior_variance)
     assert about.half_step.acceptance > np.mean(about.acceptance) - 0.05
     assert set(about.ceiling) == {"in_domain"}
-
-
-def test_the_same_command_reads_its_chains_and_writes_the_same_numbers(made, tmp_path):
-    path, small = made
-    again = make_reference.make_reference(
-        TARGETS["energy-gap"], small, path.with_name("small.npz.chains"),
-        chains=4, burn_in=25, keep=60, step=0.02, seed=1,
-    )  # fmt: skip
-    first = read_reference(TARGETS["energy-gap"], small.sha256, path)
-    assert np.array_equal(again.draws, first.draws)
-    assert np.array_equal(again.mcse, first.mcse)
 
 
 def test_a_file_of_other_data_task_or_definition_is_refused(made, tmp_path):
@@ -104,19 +92,6 @@ def test_the_draws_have_the_moments_of_the_published_average(shared):
     # Standard errors of the mean and the variance of 1,000 draws, some of them of one state: 4.5 of them over 40 points.
     assert (np.abs(draws.mean(axis=1) - mean) < 4.5 * deviation / np.sqrt(1000)).all()
     assert (np.abs(draws.var(axis=1) / deviation**2 - 1) < 4.5 * np.sqrt(3 / 1000)).all()
-
-
-@pytest.mark.parametrize(("task", "outputs", "stride"), [("fundus", 5, 3), ("energy-gap", 2, 4)])
-def test_states_are_thinned_alike_until_they_fit(monkeypatch, task, outputs, stride):
-    density = SimpleNamespace(target=TARGETS[task])
-    monkeypatch.setattr(make_reference, "_started", lambda density, plan: np.zeros((4, 125, outputs)))
-    predictions = np.zeros((1000, 4, 125, outputs), np.float32)
-    predictions += np.arange(1000)[:, None, None, None]
-    kept, half = kept_part(predictions), kept_part(predictions[:250])
-    arrays = make_reference._evidence(kept, half, density, None)
-    assert arrays["states"].nbytes <= make_reference.STATE_BYTES[TARGETS[task].likelihood]
-    assert arrays["states"][:, 0, 0, 0].tolist() == list(range(0, 1000, stride))
-    assert arrays["half_states"][:, 0, 0, 0].tolist() == list(range(0, 250, stride))
 
 
 def test_information_measures_are_those_of_all_states_whatever_the_blocks(monkeypatch):

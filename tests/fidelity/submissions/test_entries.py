@@ -1,14 +1,17 @@
-"""Entries and their budget."""
+"""Entries, their budget, and the search for their settings."""
 
-from __future__ import annotations
+import json
 
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.experiments.config import load_run
+from retinabench.fidelity.submissions import tuning
 from retinabench.fidelity.submissions.entries import check_plan, entries, entry, entry_run, planned, within
 from retinabench.fidelity.targets.target import TARGETS
 from retinabench.methods.base import FidelitySettings
-from support.tiny_target import TRAIN, regression_target
+from support.fake_reference import classified, regressed
+from support.tiny_target import TRAIN, classification_target, regression_target
 
 
 def run_of(method, budget=100, **optimizer):
@@ -53,3 +56,60 @@ def test_every_entry_targets_the_stated_posterior_within_the_budget(name):
             assert run.method.prior_precision == pytest.approx(1 / one.prior_variance)
         if "prior_stddev" in type(run.method).model_fields:
             assert run.method.prior_stddev**2 == pytest.approx(one.prior_variance)
+
+
+def search(monkeypatch, tmp_path, reference, chosen, name="map", trials=3, **space):
+    space = space or {"optimizer.lr": {"low": 1e-4, "high": 1e-1, "scale": "log"}}
+    one = entry(name).model_copy(update={"search": {chosen.likelihood: space}})
+    monkeypatch.setattr(tuning, "entries", lambda: {name: one})
+    monkeypatch.setattr(tuning, "read_reference", lambda *_: reference)
+    return tuning.tune(name, chosen, trials=trials, budget=30, out=tmp_path)
+
+
+def test_the_least_distance_wins_and_everything_is_recorded(monkeypatch, tmp_path):
+    chosen = classification_target()
+    reference = classified(24, 5)
+    record = search(monkeypatch, tmp_path, reference, chosen)
+    written = json.loads((tmp_path / f"map-{chosen.name}.json").read_text())
+    assert written | record.to_dict() == written
+    assert (written["entry"], written["task"], written["budget"]) == ("map", chosen.name, 30)
+    rates = [trial.settings["optimizer.lr"] for trial in record.trials]
+    assert len(set(rates)) == 3
+    assert record.best.distance == min(trial.distance for trial in record.trials)
+    assert all(trial.gradients == 30 for trial in record.trials)
+    assert written["seconds"] >= 0
+
+
+def test_a_longer_search_goes_on_where_the_shorter_ended(monkeypatch, tmp_path):
+    chosen = regression_target()
+    reference = regressed(24)
+    shorter = search(monkeypatch, tmp_path, reference, chosen, trials=2)
+    run_entry, ran = tuning.run_entry, []
+    monkeypatch.setattr(tuning, "run_entry", lambda *words, **more: ran.append(more) or run_entry(*words, **more))
+    longer = search(monkeypatch, tmp_path, reference, chosen, trials=3)
+    assert longer.trials[:2] == shorter.trials
+    assert len(ran) == 1
+
+
+def test_a_trial_that_breaks_is_recorded_and_cannot_win(monkeypatch, tmp_path):
+    chosen = regression_target()
+    record = search(
+        monkeypatch, tmp_path, regressed(24), chosen, trials=4, **{"optimizer.lr": {"choices": [1e-3, 1e30]}}
+    )
+    broken = [trial for trial in record.trials if trial.distance is None]
+    assert broken
+    assert all(trial.settings["optimizer.lr"] == 1e30 and trial.why for trial in broken)
+    assert record.best.settings["optimizer.lr"] == 1e-3
+
+
+SEARCHED = [name for name, one in entries().items() if one.search]
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize("task", ["fundus-small", "energy-gap-wall"])
+def test_every_space_is_one_of_settings_that_its_entry_has(name, task):
+    chosen = TARGETS[task]
+    for settings in tuning.points(tuning.search_space(name, chosen), 0, 4, 0):
+        words = [f"{key}={value}" for key, value in settings.items()]
+        run = entry_run(entry(name), chosen, chosen.train, 1000, 0, words)
+        assert load_run(**run.model_dump()) == run

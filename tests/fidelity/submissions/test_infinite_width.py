@@ -1,7 +1,5 @@
 """Covariances of infinitely wide networks against wide random ones, and in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -27,16 +25,13 @@ from retinabench.fidelity.submissions.infinite_width import (
 )
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import Budget, read_submission
-from retinabench.fidelity.targets.data import TargetData, labels, load
+from retinabench.fidelity.targets.data import labels, load
 from retinabench.fidelity.targets.target import TARGETS
 from retinabench.models.networks.small import MLP
+from support.helpers import generator
 from support.tiny_target import TEST, regression_target
 
 VARIANCE = 1 / 30
-
-
-def generator(seed):
-    return torch.Generator().manual_seed(seed)
 
 
 def normal(*shape, seed=0):
@@ -67,14 +62,6 @@ def test_the_kernel_is_the_covariance_of_random_networks(width, networks):
     # Mean and raw deviation share their hidden units and are uncorrelated nevertheless.
     across = outputs[:, :, 0].T @ outputs[:, :, 1] / networks
     assert (across.abs() < 5 * ((1 + 2 / width) * (diagonal[:, None] * diagonal + k.square()) / networks).sqrt()).all()
-
-
-def test_the_kernel_s_values_at_known_angles():
-    """E[relu(z)²] = k / 2; at right angles E[relu(z) relu(z')] = √(k k') / 2π; opposite inputs share nothing."""
-    x = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)  # with the bias: (1, 1) and (-1, 1), at right angles
-    k = relu_covariance(x, x, 0.5, 10)
-    assert k[0, 0].item() == pytest.approx(0.5 * (1 + 10 * 1.0 / 2))
-    assert k[0, 1].item() == pytest.approx(0.5 * (1 + 10 * 1.0 / (2 * np.pi)))
 
 
 def processes(rows, tests, seed=2):
@@ -168,24 +155,6 @@ def test_with_one_unknown_noise_it_is_quadrature():
     fourth = ((draws - expected[:, None]) ** 4).mean(axis=1)
     error = between / 10 + np.sqrt(fourth / 20_000)
     assert (np.abs(((draws - expected[:, None]) ** 2).mean(axis=1) - variance) < 5 * error).all()
-
-
-def test_the_target_s_predictions_repeat_and_follow_the_data(shared, monkeypatch):
-    monkeypatch.setattr(infinite_width, "BURN_IN", 20)
-    monkeypatch.setattr(infinite_width, "STATES", 24)
-    monkeypatch.setattr(infinite_width, "LARGEST_RHAT", 10)
-    full = load(TARGETS["energy-gap"], shared("data", "uci", "energy"))
-    some = np.arange(0, 512, 8)
-    train = type(full.train)(full.train.inputs[some], full.train.targets[some], full.train.groups[some])
-    test = type(full.train)(full.train.inputs[some + 1], full.train.targets[some + 1], full.train.groups[some + 1])
-    data = TargetData(train, test)
-    first, again, other = (infinite_width.sample(TARGETS["energy-gap"], data, 50, seed)[0] for seed in (0, 0, 1))
-    assert first.shape == (64, 50)
-    assert np.isfinite(first).all()
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
-    truth = (test.targets - train.targets.mean()) / train.targets.std()
-    assert np.corrcoef(first.mean(axis=1), truth)[0, 1] > 0.9  # neighbours of the training rows
 
 
 def test_chains_that_have_not_converged_are_refused(monkeypatch):

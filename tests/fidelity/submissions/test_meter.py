@@ -1,7 +1,5 @@
 """What counts as an evaluation of the likelihood."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -36,13 +34,6 @@ def test_passes_are_counted_without_gradients_too_and_predictions_are_not(metere
     assert meter.used == 1
 
 
-def test_weights_from_outside_are_counted(metered):
-    meter, model = metered
-    weights = {name: p.detach() for name, p in model.named_parameters()}
-    functional_call(model, weights, (torch.ones(5, 3),))
-    assert meter.counts[EXAMPLES] == 5
-
-
 def test_copies_that_run_at_once_are_counted_one_by_one(metered):
     meter, model = metered
     weights = {name: p.detach() for name, p in model.named_parameters()}
@@ -65,12 +56,6 @@ def test_a_method_that_takes_more_than_it_planned_is_stopped():
         model(torch.ones(5, 3))
     with pytest.raises(WorkError, match="more than the 2 gradient evaluations"):
         model(torch.ones(1, 3))
-
-
-def test_counts_go_on_from_those_that_a_checkpoint_brings_back():
-    meter = GradientMeter(examples=10, limit=None, counts={EXAMPLES: 20})
-    meter.watch(network())(torch.ones(10, 3))
-    assert meter.used == 3
 
 
 @pytest.fixture
