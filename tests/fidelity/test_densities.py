@@ -234,3 +234,13 @@ def test_what_are_no_draws_is_refused(draws, tmp_path):
     with pytest.raises(InputError, match=r"needed are finite numbers \(chains, draws, 10\)"):
         rb.fidelity.problem("funnel").submit(draws, method="m", out=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jax_traces_and_differentiates_a_density(name):
+    jax, jnp = pytest.importorskip("jax"), pytest.importorskip("jax.numpy")
+    jax.config.update("jax_enable_x64", True)
+    problem = rb.fidelity.problem(name)
+    w = 0.5 * np.random.default_rng(0).standard_normal(problem.dimension)
+    slope = jax.jit(jax.grad(lambda w: problem.log_density(w, jnp)))(w)
+    assert np.asarray(slope) == pytest.approx(problem.gradient(w), rel=1e-6, abs=1e-8)

