@@ -73,30 +73,6 @@ def predictor(run: Run) -> Callable[[], float]:
     return lambda: seconds(predicted, time.process_time)
 
 
-def foreign(run: Run, steps: int, layers: str) -> float:
-    """Median seconds of a step of the same network with bayesian-torch's layers of this type.
-
-    Raises `ImportError` where that is not installed.
-    """
-    from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
-
-    model = build_model(run.model, run.seed)
-    prior = {"prior_mu": 0.0, "prior_sigma": 0.1, "posterior_mu_init": 0.0, "posterior_rho_init": -6.0}
-    dnn_to_bnn(model, {**prior, "type": layers, "moped_enable": False})
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, nesterov=True)
-    batches = make_batches(run, load_task(run.data, run.task), CPU)
-    clock = Clock(CPU)
-    for images, labels in batches.epoch(0):
-        optimizer.zero_grad()
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(model(images).squeeze(1), labels)
-        (loss + get_kl_loss(model) / len(batches.train)).backward()
-        optimizer.step()
-        clock.mark()
-        if len(clock.marks) > steps:
-            break
-    return clock.median(0)
-
-
 def frozen_heads(names: list[str], rounds: int) -> None:
     """Train heads as `real/frozen` does, on 329 rows of random features as long as those of IDRiD, and MAP's by the loop that a user would write."""
     generator = torch.Generator().manual_seed(0)
@@ -142,7 +118,8 @@ def main() -> None:
     options = parse(__doc__, methods=trained, width=32, rounds=5, steps=8, heads=[""])
     torch.set_num_threads(1)
     if options.heads != [""]:
-        return frozen_heads(options.heads, options.rounds)
+        frozen_heads(options.heads, options.rounds)
+        return
     print(f"load of the machine: {os.getloadavg()[0]:.2f}; ResNet-18 of width {options.width}, batch {BATCH} at 64 px")
     with tempfile.TemporaryDirectory() as folder:
         prepare("synthetic", Path(folder) / "data", recipe=Recipe(64), images=BATCH * (options.steps + 1), workers=1)
@@ -165,13 +142,6 @@ def main() -> None:
             print(
                 f"{name:12s} {step:6.2f} {spread:5.2f} {limits[0]!s:>6s}   {answer:6.2f} {wide:5.2f} {limits[1]:6.1f}"
             )
-        try:
-            for layers in ("Flipout", "Reparameterization"):
-                clocks = (lambda: step_time(reference), lambda layers=layers: foreign(reference, options.steps, layers))
-                theirs, spread, _ = ratio(*clocks, options.rounds)
-                print(f"{layers} of bayesian-torch: {theirs:.2f} ± {spread:.2f} of MAP's step")
-        except ImportError as error:
-            print(f"bayesian-torch is not compared: {error}")
 
 
 if __name__ == "__main__":

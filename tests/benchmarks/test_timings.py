@@ -14,7 +14,6 @@ from conftest import shared_path
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-import gpu_hmc
 import gpu_methods
 import memory
 import toolkit
@@ -78,26 +77,6 @@ def test_a_ratio_is_the_median_over_rounds():
     assert toolkit.ratio(lambda: next(times), lambda: next(times), 3)[:2] == (3.0, 7.0)
 
 
-@pytest.mark.slow
-def test_the_gpu_benchmark_of_the_sampler_runs_without_a_card(capsys):
-    assert gpu_hmc.main(["--toy"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("CPU")
-    # Two targets, two precisions, two calls.
-    assert [line.endswith("right") for line in lines[1:9]] == [True] * 8
-    for line, name in zip(lines[10:12], ("energy-gap", "fundus"), strict=True):
-        assert line.split()[0] == name
-        assert all(float(figure.replace(",", "")) > 0 for figure in line.split()[1:])
-    assert re.search(r"reference of energy-gap, .*: \d+\.\d s; acceptance", lines[12])
-
-
-@pytest.mark.slow
-def test_the_gpu_benchmark_of_the_sampler_fails_on_numbers_that_are_apart(capsys, monkeypatch):
-    monkeypatch.setitem(gpu_hmc.APART, torch.float32, 1e-12)
-    assert gpu_hmc.main(["--toy"]) == 1
-    assert capsys.readouterr().out.count("WRONG, the limit is 1e-12") == 4
-
-
 def test_the_memory_of_a_training_image_is_counted(capsys):
     """Every image adds the same, in bfloat16 less, and four times as much at twice the side; a card less a tenth is shared."""
     kept = {}
@@ -121,11 +100,11 @@ def test_the_memory_of_a_training_image_is_counted(capsys):
         "clinic.py --studies 2", "sentences.py --studies 1 --patients 100 --whole 200",
         "guarantees.py --studies 2 --patients 100", "new_data.py --studies 100",
         "examination_guarantees.py --examinations 2", "score.py --images 300 --replicates 3",
-        "scale.py --part samples --shrink 500", "loader.py --images 64 --rounds 1 --sizes 64",
+        "scale.py --part samples --shrink 500",
         "prepare.py --rounds 1 --size 64", "methods.py --rounds 1 --steps 1 --width 4 --methods map",
         "methods.py --rounds 1 --heads map",
         "strategies.py", "interval_coverage.py --studies 1 --patients 30 --settings domains",
-        "memory.py map --model lenet --size 32", "hmc.py fundus --rounds 1 --steps 2 --chains 2",
+        "memory.py map --model lenet --size 32",
         pytest.param(
             "fidelity_board.py --tiers 3 --tasks logistic --seeds 0 1 --entries map dropout && "
             "fidelity_baselines.py fidelity-runs --out packed",
