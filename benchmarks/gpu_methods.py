@@ -10,9 +10,8 @@ own arithmetic (3 x its forward pass per image) would need at that speed, and im
 (weights drawn before: they serve all batches of a run).
 
 Layers that draw are not compiled: a compiler stops at every generator, and 54 layers take it minutes for nothing. What
-fails is named and left out: a method that does not compile in `--seconds` is measured as it is, one that needs more
-memory than the card has, or once more than `--seconds`, is skipped. `--batch`
-counts images on each card, and `--warm` steps before the clock starts. `--out` is
+fails is named and left out: a method that does not compile is measured as it is, one that needs more memory than the card
+has is skipped. `--batch` counts images on each card, and `--warm` steps before the clock starts. `--out` is
 written after every method. Several processes cannot give up one by one: there the first failure ends the run.
 `--device cpu --size 64 --width 8 --batch 4 --warm 1 --steps 12 --eager` runs the same lines without a card.
 """
@@ -21,14 +20,12 @@ from __future__ import annotations
 
 import argparse
 import gc
-import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -49,26 +46,6 @@ from retinabench.methods.training.posterior import precision
 from retinabench.models.build import build_model, compile_network, draws, set_arithmetic
 
 SAMPLES = 5
-
-
-class TimeIsUpError(Exception):
-    """A method took longer than it may."""
-
-
-@contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Raise `TimeIsUpError` in the middle of what takes longer, compilation included; 0 is no limit."""
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise TimeIsUpError(f"not done after {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 class Clock:
@@ -186,8 +163,7 @@ def attempt(run: Run, options: argparse.Namespace, device: torch.device) -> dict
     for compiled in [False] if options.eager or method_draws(run) else [True, False]:
         forget(device)
         try:
-            with limited(options.seconds if alone else 0):
-                found = measure(run, options, device, compiled=compiled)
+            found = measure(run, options, device, compiled=compiled)
             return found | ({"not_compiled": error} if error else {})
         except Exception as failure:
             if not alone:
@@ -213,10 +189,8 @@ def forget(device: torch.device) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     trained = [name for name, method in METHODS.items() if hasattr(method, "fit") and method.Config.has_learning_rate]
-    limits = {"seconds": 150.0, "warm": 5, "steps": 20}
-    sizes = {"size": 512, "width": 64, "batch": 64, "methods": trained}
-    given = {"device": "auto", "eager": False, "out": Path("gpu_methods.json"), **limits, **sizes}
-    options = parse(__doc__, arguments, **given)
+    sizes = {"warm": 5, "steps": 20, "size": 512, "width": 64, "batch": 64, "methods": trained}
+    options = parse(__doc__, arguments, device="auto", eager=False, out=Path("gpu_methods.json"), **sizes)
     device = Resources(options.device).torch_device()
     ranks = distributed.join(device)
     set_arithmetic("bfloat16", device)

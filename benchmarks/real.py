@@ -68,6 +68,7 @@ from retinabench.methods.tta import DIHEDRAL, make_views
 from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.classification import auroc, nll
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.uncertainty import binary_entropy
 from retinabench.metrics.weighted_images import Cases
 from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import EfficientNetLite
@@ -269,7 +270,7 @@ class Networks:
                 assert held is not None
                 samples = scaled(samples, best_temperature(held.label, held.probs))
             found["mean"][mine] = samples.mean(axis=0)
-            found["aleatoric"][mine] = entropy(samples).mean(axis=0)
+            found["aleatoric"][mine] = binary_entropy(samples).mean(axis=0)
             if own:
                 found["own"][mine] = np.mean(own, axis=0)
         return found
@@ -317,15 +318,8 @@ def compute_views(networks: Networks, order: Order, read: Callable[[Cell], NDArr
     for number, views in zip(trained, np.concatenate(parts, axis=2), strict=True):
         as_it_is = np.load(networks.file("MAP", number), allow_pickle=False)["mean"]
         probs = np.concatenate([as_it_is[None], views])
-        found = {"mean": probs.mean(axis=0), "aleatoric": entropy(probs).mean(axis=0)}
+        found = {"mean": probs.mean(axis=0), "aleatoric": binary_entropy(probs).mean(axis=0)}
         networks.write(TTA, number, {**found, "own": np.full(probs.shape[1], np.nan)})
-
-
-def entropy(probs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Entropy of Bernoulli distributions, in nats."""
-    p = np.clip(probs, 1e-300, 1)
-    q = np.clip(1 - probs, 1e-300, 1)
-    return np.asarray(-p * np.log(p) - q * np.log(q))
 
 
 def division_of(number: int) -> int:

@@ -26,7 +26,7 @@ from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 
 SPEED = {"cpu": 2e10, "cuda": 2e13}  # assumed floating-point operations per second of a core and of a GPU
 SIZE = 512  # assumed side in pixels of images that are not prepared yet
-COPIES = 3.5  # of the parameters in a run's folder: posterior.pt, and last.pt with the state of the optimiser
+COPIES = 2  # of the parameters in the folder of a run: posterior.pt, in which variational layers have two
 ROW_BYTES = 24  # of a prediction file's image, beside its samples
 ALLOWANCE = 50_000  # bytes of a run's small files
 
