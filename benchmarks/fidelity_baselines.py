@@ -10,12 +10,12 @@ agreement and total variation that its seed carries: where that is large, a task
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from toolkit import parse
 
 from retinabench.core.errors import InputError
 from retinabench.fidelity.distances import agreement, total_variation
@@ -28,19 +28,13 @@ from retinabench.fidelity.targets.target import TARGETS
 
 def main() -> None:
     """Pack what is found, and print per task how many submissions and bytes."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--data", action="append", default=[], help="TASK=FOLDER of data that are not shipped")
-    parser.add_argument("--reference", action="append", default=[], help="TASK=FILE of other references")
-    parser.add_argument("--out", type=Path, default=FOLDER)
-    parser.add_argument("--add", action="store_true", help="keep the shipped submissions of other runs")
-    options = parser.parse_args()
+    options = parse(__doc__, folders=(), data=[], reference=[], out=FOLDER, add=False)
     sources, references = (
         {task: Path(path) for task, _, path in (word.partition("=") for word in words)}
         for words in (options.data, options.reference)
     )
     files: dict[str, list[Path]] = {}
-    for file in find_submissions(options.folders):
+    for file in find_submissions([Path(one) for one in options.folders]):
         files.setdefault(task_of(file), []).append(file)
     for task, own in files.items():
         target = TARGETS.find(task)

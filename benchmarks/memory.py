@@ -17,7 +17,6 @@ while it trains (SWAG, SGLD and the like) go to the disk and are not counted.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from toolkit import parse
 from torch import Tensor, nn
 
 from retinabench.data.loader import USABLE, Batches, array_batches
@@ -113,11 +113,7 @@ def fits(card: float, image: float, beside: float) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("methods", nargs="*", default=COUNTABLE)
-    parser.add_argument("--model", default="resnet50")
-    parser.add_argument("--size", type=int, default=512)
-    options = parser.parse_args(arguments)
+    options = parse(__doc__, arguments, methods=COUNTABLE, model="resnet50", size=512)
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(
         [f"{options.model}, {options.size} px", "GB per image", "GB beside", *(f"{card} GB" for card in CARDS)]

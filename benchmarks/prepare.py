@@ -17,7 +17,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import argparse
 import io
 import statistics
 import subprocess
@@ -28,6 +27,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 from PIL import Image
+from toolkit import parse
 
 from retinabench.data.preprocessing.graham import square_box, working_side
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
@@ -107,13 +107,7 @@ def peak(name, paths, size, side):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("images", nargs="*")
-    parser.add_argument("--size", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--side", type=int, default=0)
-    parser.add_argument("--peak", choices=CONTESTANTS, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
+    chosen = parse(__doc__, images=(), size=512, rounds=15, side=0, peak="")
     cv2.setNumThreads(1)
     images = [Path(path).read_bytes() for path in chosen.images] or [drawn()]
     if chosen.side:

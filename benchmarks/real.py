@@ -5,6 +5,7 @@
     python benchmarks/real.py finetuned --out results-real                   # two to six hours
     python benchmarks/real.py views --out results-real                       # their test-time augmentation: an hour
     python benchmarks/real.py scratch --source ~/idrid --out results-real    # 2 hours; 128 px
+    python benchmarks/real.py curve --source ~/idrid --out results-real      # AUROC by the number of training images; minutes
     python benchmarks/real_findings.py --out results-real                    # scores what is there, and makes the tables
 
 `--source` is the data set as `retinabench prepare idrid` reads it. A stopped command continues where it was.
@@ -42,6 +43,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from toolkit import print_head, print_row
 from torch import Tensor, nn
 
 from retinabench.core.errors import InputError, WorkError
@@ -52,7 +54,7 @@ from retinabench.data.prepare import prepare
 from retinabench.data.prepared import Prepared, open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS, Corruption, corrupt
 from retinabench.data.preprocessing.preprocess import Recipe
-from retinabench.data.tasks import load_task
+from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run, load_run
 from retinabench.experiments.execution import POSTERIOR, Resources, Training, execute_run, member_runs
 from retinabench.experiments.features import Extractor, trunk_features
@@ -63,7 +65,11 @@ from retinabench.methods.registry import METHODS as METHOD_CLASSES
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior
 from retinabench.methods.tta import DIHEDRAL, make_views
+from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.classification import auroc, nll
+from retinabench.metrics.registry import SCORES
+from retinabench.metrics.decisions import binary_entropy
+from retinabench.metrics.weighted_images import Cases
 from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import EfficientNetLite
 from retinabench.models.settings import SCALES, ModelConfig
@@ -264,7 +270,7 @@ class Networks:
                 assert held is not None
                 samples = scaled(samples, best_temperature(held.label, held.probs))
             found["mean"][mine] = samples.mean(axis=0)
-            found["aleatoric"][mine] = entropy(samples).mean(axis=0)
+            found["aleatoric"][mine] = binary_entropy(samples).mean(axis=0)
             if own:
                 found["own"][mine] = np.mean(own, axis=0)
         return found
@@ -312,15 +318,8 @@ def compute_views(networks: Networks, order: Order, read: Callable[[Cell], NDArr
     for number, views in zip(trained, np.concatenate(parts, axis=2), strict=True):
         as_it_is = np.load(networks.file("MAP", number), allow_pickle=False)["mean"]
         probs = np.concatenate([as_it_is[None], views])
-        found = {"mean": probs.mean(axis=0), "aleatoric": entropy(probs).mean(axis=0)}
+        found = {"mean": probs.mean(axis=0), "aleatoric": binary_entropy(probs).mean(axis=0)}
         networks.write(TTA, number, {**found, "own": np.full(probs.shape[1], np.nan)})
-
-
-def entropy(probs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Entropy of Bernoulli distributions, in nats."""
-    p = np.clip(probs, 1e-300, 1)
-    q = np.clip(1 - probs, 1e-300, 1)
-    return np.asarray(-p * np.log(p) - q * np.log(q))
 
 
 def division_of(number: int) -> int:
@@ -459,6 +458,42 @@ def search(out: Path, options: argparse.Namespace) -> None:
             print(f"{label} {' '.join(point)}: NLL {scores[0]:.4f}, AUROC {scores[1]:.4f}", flush=True)
 
 
+def curve(out: Path, options: argparse.Namespace) -> None:
+    """Print AUROC and NLL of MAP's head by the number of training images, with intervals over patients and runs."""
+    prepare("idrid", out / "data", recipe=Recipe(options.size or SIZE), source=options.source, workers=1)
+    task = load_task(str(out / "data"), "in_domain")
+    codes, patients = cluster_codes(task.patient_id)
+    runs = list(
+        cross_validations("real/frozen", out / "data", {"MAP": METHODS["MAP"]}, options.seeds * REPEATS, options)
+    )
+    print_head("A head by its training images", "training images | AUROC | NLL")
+    for count in (50, 100, 200, 400):
+        cases = [Cases(task.targets, cross_validated(task, run, count, out / "curve")) for _, _, run in runs]
+        cells = []
+        for name in ("auroc", "nll"):
+            drawn = [np.mean([SCORES[name](one.weighted()) for one in cases])]
+            for k in range(300):
+                weight = replicate_weight(codes, patients, 0, k)
+                some = np.random.default_rng(k).integers(len(cases), size=len(cases))
+                drawn.append(np.mean([SCORES[name](cases[one].weighted(weight)) for one in some]))
+            cells.append("{:.3f} [{:.3f}, {:.3f}]".format(drawn[0], *np.percentile(drawn[1:], [2.5, 97.5])))
+        print_row(count, *cells)
+
+
+def cross_validated(task: Task, run: Run, count: int, out: Path) -> NDArray[np.float64]:
+    """Return P(referable) (N,) of every image by the fold that did not see its patient, trained on `count` of the other images."""
+    prob = np.empty(len(task))
+    for fold in member_runs(run):
+        part = divided(task, fold)
+        others = np.concatenate([part.splits["train"], part.splits["validation"]])  # validation chooses nothing here
+        some = np.sort(np.random.default_rng([run.seed, count]).permutation(others)[:count])
+        few = ImageRuns(replace(part, splits={**part.splits, "train": some}))
+        one = fold.model_copy(update={"cross_validation": None})
+        folder = execute_run(few, one, out / f"{count}-{fold.cross_validation.fold}", Resources("cpu"))
+        prob[part.splits["test"]] = read_predictions(folder / FILE).select(split="test").prob
+    return prob
+
+
 def finetuned(out: Path, options: argparse.Namespace) -> None:
     """Train the fine-tuned networks."""
     networks, order, _ = fine_tuning(out, options)
@@ -501,7 +536,7 @@ def scratch(out: Path, options: argparse.Namespace) -> None:
     compute(networks, order, lambda cell: not cell.kind or cell.strength == EVERYWHERE)
 
 
-STEPS = {one.__name__: one for one in (heads, search, finetuned, views, scratch)}
+STEPS = {one.__name__: one for one in (heads, search, finetuned, views, scratch, curve)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -22,7 +22,6 @@ strength of the damage, and the figure.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from real import EVERYWHERE, METHODS, POOLED, REPEATS, TTA, cells, division_of, entropy
+from real import EVERYWHERE, METHODS, POOLED, REPEATS, TTA, cells, division_of
+from toolkit import parse
 
 from retinabench.core.files import atomic_write, write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator
@@ -41,6 +41,7 @@ from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS
 from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.calibration import calibration_error_interval, calibration_error_of
 from retinabench.metrics.registry import SCORES
+from retinabench.metrics.decisions import binary_entropy
 from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.reports.toolkit.figures import canvas, light_grid, save
 
@@ -178,7 +179,7 @@ class Study:
 
     def _cases(self, one: Mapping[str, Floats], at: NDArray[np.intp]) -> Cases:
         own = one["own"][at]
-        uncertainty = entropy(one["mean"][at]) if np.isnan(own).any() else own
+        uncertainty = binary_entropy(one["mean"][at]) if np.isnan(own).any() else own
         rows = self.row[at]
         return Cases(self.label[rows], one["mean"][at], uncertainty, patient=self.patient[rows])
 
@@ -387,13 +388,10 @@ def figure(study: Study, path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("results-real"))
-    parser.add_argument("--figure", type=Path, default=PAGE / "docs" / "images" / "real-damage")
-    parser.add_argument("--tables", type=Path, default=PAGE / "docs" / "tables")
-    parser.add_argument("--recorded", action="store_true", help="fine-tuned networks from real_finetuned.npz")
-    parser.add_argument("--add", action="store_true", help="finished fine-tuned networks to real_finetuned.npz")
-    options = parser.parse_args(arguments)
+    figure_of, tables = PAGE / "docs" / "images" / "real-damage", PAGE / "docs" / "tables"
+    options = parse(
+        __doc__, arguments, out=Path("results-real"), figure=figure_of, tables=tables, recorded=False, add=False
+    )
     if options.add:
         position = test_positions(open_prepared(options.out / "data").records.split)
         print(f"{RECORD.name}: {add(RECORD, options.out / 'finetuned', position)} cross-validations")

@@ -1,6 +1,6 @@
 """The table docs/tables/synthetic.csv: every method on drawn retinas, where the true P(referable | image) is known.
 
-    python benchmarks/results.py --out results-synthetic --workers 2
+    python benchmarks/results.py --out results-synthetic --workers 2 [KEY=VALUE of every run, such as optimizer.epochs=1]
 
 Demo scale: the demo's pictures, network and optimiser, three seeds of every method, and the ensemble of the three.
 Unlike in the demo the classes are not reweighted, so that what every method approximates is p(y | x) itself. Each run
@@ -21,7 +21,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
 import math
 import statistics
 from collections.abc import Sequence
@@ -29,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import rel_entr
+from toolkit import parse
 
 import retinabench as rb
 from retinabench.core.files import write_bytes, write_json
@@ -75,9 +76,7 @@ def composed_of(single: Run, name: str, **options: Any) -> Run:
 def excess_risk(true: np.ndarray, prob: np.ndarray) -> float:
     """Mean KL(Bernoulli(true) || Bernoulli(prob)) in nats, (N,) each; `prob` is clipped as by the NLL."""
     prob = np.clip(prob, 1e-15, 1 - 1e-15)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = [np.where(p > 0, p * np.log(p / q), 0.0) for p, q in ((true, prob), (1 - true, 1 - prob))]
-    return float(np.mean(terms[0] + terms[1]))
+    return float(np.mean(rel_entr(true, prob) + rel_entr(1 - true, 1 - prob)))
 
 
 def scores_of(predictions: Predictions, records: Records) -> Scores:
@@ -136,16 +135,10 @@ def compute(runs: Sequence[Run], out: Path, workers: int) -> dict[str, tuple[Pat
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("words", nargs="*", help="key=value for every run, such as optimizer.epochs=1")
-    parser.add_argument("--out", type=Path, default=Path("results-synthetic"))
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--methods", nargs="+", default=OF_EPOCHS)
-    parser.add_argument("--images", type=int, default=IMAGES)
-    parser.add_argument("--size", type=int, default=SIZE)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--table", type=Path, default=TABLE)
-    options = parser.parse_args(arguments)
+    options = parse(
+        __doc__, arguments, out=Path("results-synthetic"), words=(), workers=2, methods=OF_EPOCHS, images=IMAGES, size=SIZE,
+        seeds=SEEDS, table=TABLE,
+    )  # fmt: skip
     methods = list(dict.fromkeys(["map", *options.methods]))
     data, out, seeds = options.out / "data", options.out / "runs", range(options.seeds)
     prepare("synthetic", data, recipe=Recipe(options.size), images=options.images, seed=0, workers=options.workers)

@@ -1,14 +1,13 @@
 """What large inputs take: peak memory and processor seconds of one command each, in a process of its own.
 
     python benchmarks/scale.py                  # all parts, one after the other; needs 6 GB of memory and 3 GB of disk
-    python benchmarks/scale.py --part report    # one of them
+    python benchmarks/scale.py --part report    # one of them; `--shrink 500` divides every size, to try the script
 
 Each part ends within the limits of `core/untrusted`, or is refused in one line before the work begins.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from toolkit import parse
 
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
@@ -32,12 +32,8 @@ Commands = list[tuple[str, list[str]]]
 
 def main() -> None:
     """Make the inputs of each part, run its commands, and print one line per command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=list(PARTS), action="append")
-    parser.add_argument("--shrink", type=int, default=1, help="divide every size by this, to try the script")
-    parser.add_argument("--make", nargs=2, metavar=("PART", "FOLDER"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.make:
+    options = parse(__doc__, part=[], shrink=1, make=["", ""])
+    if all(options.make):
         print(json.dumps(PARTS[options.make[0]](Path(options.make[1]), options.shrink)))
         return
     print("| what | processor seconds | wall seconds | peak memory | ends with |\n|---|---|---|---|---|")
@@ -122,21 +118,6 @@ def samples(folder: Path, shrink: int) -> Commands:
     return commands
 
 
-def long_ids(folder: Path, shrink: int) -> Commands:
-    """Ids of 10 kB, and one long id among a million short ones."""
-    rows = table(2_000_000 // shrink)
-    few = rows.slice(0, 10_000 // shrink)
-    long = pa.array([f"{'x' * 10_000}{k}" for k in range(len(few))])
-    pa.parquet.write_table(few.set_column(0, "image_id", long), folder / "ids.parquet")
-    pa.csv.write_csv(few.set_column(0, "image_id", long), folder / "ids.csv")
-    wide = pa.array(["x" * 990, *rows["image_id"].to_pylist()[1:]])
-    pa.parquet.write_table(rows.set_column(0, "image_id", wide), folder / "one.parquet")
-    return [
-        (f"`score`, {name}", ["score", "--quiet", "--bootstrap", "0", str(folder / name)])
-        for name in ("ids.parquet", "ids.csv", "one.parquet")
-    ]
-
-
 def report(folder: Path, shrink: int) -> Commands:
     """A page about 300 runs: 60 methods with 5 seeds, 800 images with 10 samples, 1,000 replicates."""
     random, n = np.random.default_rng(0), 800
@@ -155,20 +136,6 @@ def report(folder: Path, shrink: int) -> Commands:
         write_predictions(one, folder / f"run-{number:03}" / "predictions.parquet")
     runs = sorted(str(path) for path in folder.glob("run-*"))
     return [(f"`report` of {len(runs)} runs", ["report", *runs, "--out", str(folder / "report"), "--quiet"])]
-
-
-def folders(folder: Path, shrink: int) -> Commands:
-    """A tree of 100,000 run folders: checked, and refused by a report and a board."""
-    count = 100_000 // shrink
-    for number in range(count):
-        run = folder / "runs" / f"{number:06}"
-        run.mkdir(parents=True)
-        (run / "submission.npz").write_bytes(b"")
-    tree = str(folder / "runs")
-    return [
-        (f"`verify` of {count:,} folders", ["verify", tree]),
-        (f"`fidelity board` of {count:,} submissions", ["fidelity", "board", tree, "--out", str(folder / "board")]),
-    ]
 
 
 def bank(folder: Path, shrink: int) -> Commands:
@@ -197,8 +164,7 @@ def _examined(folder: Path, n: int, concepts: int, questions: int) -> tuple[str,
 
 
 PARTS: dict[str, Callable[[Path, int], Commands]] = {
-    "large": large, "samples": samples, "ids": long_ids, "report": report, "folders": folders, "bank": bank,
-    "wide": wide_bank,
+    "large": large, "samples": samples, "report": report, "bank": bank, "wide": wide_bank,
 }  # fmt: skip
 
 if __name__ == "__main__":

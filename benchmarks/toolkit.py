@@ -16,13 +16,15 @@ import numpy as np
 def parse(doc: str | None, arguments: Sequence[str] | None = None, **defaults: Any) -> argparse.Namespace:
     """Read options that have the types of their defaults: of a list several values, of False none, of None a path.
 
-    An option whose default is an empty list is repeated.
+    An option whose default is an empty list is repeated; words whose default is a tuple have no name.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in defaults.items():
         flag = f"--{name.replace('_', '-')}"
         if default is False:
             parser.add_argument(flag, action="store_true")
+        elif isinstance(default, tuple):
+            parser.add_argument(name, nargs="*", default=default)
         elif default == []:
             parser.add_argument(flag, action="append", default=[])
         elif isinstance(default, list):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,12 @@ from cli.test_main import one_line
 from retinabench.cli import main as cli
 from support.kaggle_layout import write_aptos, write_eyepacs
 
-TINY = [
+SMALL_2019 = Path(__file__).resolve().parents[2] / "benchmarks" / "studies" / "small_2019.toml"
+ALONE = [
     'base.model={name="resnet18", width=4, stem="small"}', "base.optimizer.epochs=1", "base.optimizer.batch_size=64",
-    "seeds=2", "ensemble=2", "bootstrap=20",
+    "bootstrap=20",
 ]  # fmt: skip
+TINY = [*ALONE, "seeds=2", "ensemble=2", 'criteria=["in_domain_auroc"]']
 
 
 @pytest.mark.slow
@@ -36,6 +39,8 @@ def test_files_as_downloaded_become_tables_and_claims_and_a_second_command_compu
         "32",
         "--device",
         "cpu",
+        "--network",
+        "resnet50",
     ]
     assert cli.run([*words, "--workers", "1", *TINY]) == 0
     printed = capsys.readouterr().out
@@ -53,6 +58,23 @@ def test_files_as_downloaded_become_tables_and_claims_and_a_second_command_compu
     assert len(before) == 24
     assert cli.run([*words, "--workers", "1", "--quiet", *TINY]) == 0
     assert {path: path.stat().st_mtime_ns for path in out.rglob("predictions.parquet")} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        (["reproduce", "country", "--draw", "0.001", "--size", "32", *ALONE, "seeds=1", "ensemble=0"], "claims.md"),
+        (
+            ["benchmark", str(SMALL_2019), "tasks.hold_out_2019.draw.size=32"],
+            "tables/tables/table-2019-1-hold-out-2019.md",
+        ),
+    ],
+)
+def test_a_paper_is_rehearsed_on_drawn_retinas(words, made, tmp_path, monkeypatch):
+    monkeypatch.setattr("retinabench.reports.papers.write.figures_of", lambda *_: ([], []))  # drawing is slow
+    assert cli.run([*words, "--device", "cpu", "--workers", "1", "--quiet", "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / made).is_file()
 
 
 @pytest.mark.parametrize("words", [[], ["--source", "somewhere", "--draw", "0.1"]])

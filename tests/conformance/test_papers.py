@@ -18,7 +18,7 @@ TEXTS = 5
 RUN_BY = {
     "reproduce country --draw": ("cli/test_reproduce.py", '"--draw"'),
     "benchmark demo": ("cli/test_studies.py", '"benchmark", str(file)'),
-    "benchmark benchmarks/studies": ("methods/test_prediction.py", "filos2019/dropout"),
+    "benchmark benchmarks/studies": ("cli/test_reproduce.py", "small_2019.toml"),
     "report runs/*": ("reports/papers/test_write.py", "--tables"),
     "score": ("cli/test_scoring.py", '"score"'),
     "train --data data/triage": ("cli/test_tables.py", '"train"'),

@@ -41,6 +41,23 @@ def test_a_held_out_validation_split_is_called_validation(tmp_path):
         execute(run, tmp_path / "runs", Resources("cpu"))
 
 
+def test_samples_that_sum_to_one_are_not_taken_for_classes(tmp_path):
+    class Fifths:
+        def state(self):
+            return {"weight": torch.zeros(1)}
+
+        def predict(self, images, samples, generator):
+            prob = 0.2 + torch.arange(-2, 3)[:, None] * images.mean(dim=(1, 2, 3)) / 100
+            return torch.stack([1 - prob, prob], dim=2)
+
+    task = load_task(make_prepared(tmp_path / "data"))
+    run = load_run(None, [*TINY, "method=dropout", "method.samples=5"], data=str(task.data.folder))
+    found = predict(run, task, Fifths(), make_batches(run, task, torch.device("cpu")))
+    assert np.allclose(found.probs.sum(axis=1), 1)
+    rb.write_predictions(found, tmp_path / "p.parquet")
+    assert np.array_equal(read_predictions(tmp_path / "p.parquet").probs, found.probs)
+
+
 def test_the_classic_interface_scores_a_task(tmp_path):
     task = rb.load_task(make_prepared(tmp_path / "data"))
 

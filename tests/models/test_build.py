@@ -59,6 +59,7 @@ def test_a_name_of_timm_is_no_address_and_no_path():
     [
         (["model.name=vgg", "model.stem=small"], "has one stem"),
         (["model.name=timm:x", "model.width=8"], "has one width"),
+        (["model.name=vgg", "model.size=224"], "is not made for one size of images. Leave out model.size"),
         (["model.name=timmx"], "Did you mean 'timm:NAME'"),
         (["model.name=cnn-lstm"], "takes tokens, not images"),
         (["model.name=mlp-8-50-2"], "takes tables of 8 numbers, not images"),

@@ -225,15 +225,19 @@ def test_absent_weights_are_named_with_what_to_do(monkeypatch):
 
 FOUNDATIONS = {  # networks of the presets, small; the names of their authors' checkpoints
     "real/retfound": ({"depth": 2, "embed_dim": 48, "num_heads": 3, "img_size": 32}, 32),
+    "real/retfound_dinov2": ({"depth": 2, "embed_dim": 48, "num_heads": 3, "img_size": 56}, 56),
     "real/dinov3": ({"depth": 2, "embed_dim": 48, "num_heads": 3}, 32),
 }
 
 
 def as_published(preset, state):
-    """A checkpoint as its authors name the tensors: RETFound's of a masked autoencoder, Meta's of DINOv3."""
+    """A checkpoint as its authors name the tensors: RETFound's of a masked autoencoder and of DINOv2, Meta's of DINOv3."""
     if preset == "real/retfound":
         rest = {"mask_token": torch.zeros(1, 1, 8), "decoder_embed.weight": torch.zeros(8, 48)}
         return {"model": {**state, **rest}, "epoch": 799}
+    if preset == "real/retfound_dinov2":
+        rest = {"backbone.mask_token": torch.zeros(1, 48), "dino_head.mlp.0.weight": torch.zeros(8, 48)}
+        return {"teacher": {f"backbone.{name}": value for name, value in state.items()} | rest}
     renamed = {name.replace("reg_token", "storage_tokens"): value for name, value in state.items()}
     renamed = {re.sub(r"gamma_(\d)$", r"ls\1.gamma", name): value for name, value in renamed.items()}
     biases = {f"blocks.{k}.attn.qkv.{name}": torch.zeros(144) for k in range(2) for name in ("bias", "bias_mask")}
@@ -245,7 +249,7 @@ def as_published(preset, state):
 def test_a_foundation_model_enters_by_the_names_of_its_authors(preset, kind, tmp_path, monkeypatch):
     timm, (small, side) = real_timm(), FOUNDATIONS[preset]
     create = timm.create_model
-    monkeypatch.setattr(timm, "create_model", lambda name, **given: create(name, **given, **small))
+    monkeypatch.setattr(timm, "create_model", lambda name, **given: create(name, **{**given, **small}))
     name = load_run(preset, ["model.weights=timm"], data="d").model.name
     torch.manual_seed(0)
     source = timm.create_model(name.removeprefix("timm:"), num_classes=0).eval()
@@ -257,6 +261,21 @@ def test_a_foundation_model_enters_by_the_names_of_its_authors(preset, kind, tmp
     trunk = network.trunk if run.model.trained == "head" else network.backbone
     with torch.no_grad():
         torch.testing.assert_close(trunk(images), source(images))
+
+
+def test_positions_of_another_size_of_images_are_resampled_as_timm_does(tmp_path):
+    timm = real_timm()
+    torch.manual_seed(0)
+    source = timm.create_model("vit_tiny_patch16_224", num_classes=0, img_size=64).eval()
+    torch.save(as_published("real/retfound_dinov2", source.state_dict()), tmp_path / "w.pth")
+    given = {"weights": str(tmp_path / "w.pth"), "size": 96}
+    network = build_model(ModelConfig(name="timm:vit_tiny_patch16_224", **given), seed=0).eval()
+    source.set_input_size(96)  # the oracle
+    images = torch.randn(2, 3, 96, 96)
+    with torch.no_grad():
+        torch.testing.assert_close(network.backbone(images), source(images))
+    with pytest.raises(InputError, match=r"'resnet18' cannot be made for images of 96 px"):
+        build_model(ModelConfig(name="timm:resnet18", **given), seed=0)
 
 
 def test_biases_of_a_foundation_model_are_not_lost(tmp_path, monkeypatch):

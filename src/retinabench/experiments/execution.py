@@ -5,7 +5,7 @@ a run holds
 
 - `run.json`: the run and where it was begun; written first;
 - `last.pt`, `best.pt`, `metrics.jsonl`, `samples/`: the training so far (`methods/training/checkpoint.py`);
-- `posterior.pt`: the trained posterior, where the task keeps it;
+- `posterior.pt`: the trained posterior, where the task keeps it; then the training's own files but `metrics.jsonl` are gone;
 - the result, in the task's own format;
 - `done`: written last.
 """
@@ -253,7 +253,7 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
         with taking_over(saved):
             posterior.restore(state)
         if leads:
-            _delete_collected(folder)
+            _delete_training(folder, POSTERIOR)
         return training.predict(posterior)
     checkpoint = Checkpoint(
         folder, resources.progress, training.title, writes=leads, interval=training.interval, counts=training.counts,
@@ -264,18 +264,13 @@ def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources:
         distributed.wait()  # until every process has read best.pt and the samples
         if leads:
             save_tensors(saved, posterior.state())
-            _delete_collected(folder)
+            _delete_training(folder, POSTERIOR)
     return training.predict(posterior)
 
 
-def _delete_collected(folder: Path) -> None:
-    """Delete the weights that `posterior.pt` holds."""
-    remove(folder / "best.pt")
-    remove(folder / SAMPLES)
-
-
-def _delete_training(folder: Path) -> None:
+def _delete_training(folder: Path, kept: str = "") -> None:
     """Delete everything that only a training that continues would need."""
     remove(folder / SAMPLES)
     for leftover in folder.glob("*.pt"):
-        remove(leftover)
+        if leftover.name != kept:
+            remove(leftover)

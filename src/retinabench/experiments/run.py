@@ -80,17 +80,19 @@ def predict(run: Run, task: Task, posterior: Posterior, batches: Batches, progre
         raise DivergedError(
             f"{run.method.describe()} predicts values that are not finite. Lower optimizer.lr, or change method.*."
         )
+    probs = table[:, :-1] if own else table
     predictions = Predictions(
         image_id=part.image_id,
         label=part.label,
-        probs=table[:, :-1] if own else table,
+        probs=probs,
         grade=part.grade,
         patient_id=part.patient_id,
         domain=part.domain,
         split=part.split,
         uncertainty=table[:, -1] if own else None,
         fold=None if run.cross_validation is None else np.full(len(part), run.cross_validation.fold),
-        metadata=metadata(run, task, members=1) | {"weights": fingerprint(posterior.state())},
+        metadata=metadata(run, task, members=1)
+        | {"weights": fingerprint(posterior.state()), "samples": probs.shape[1]},  # also where their rows sum to 1
     )
     named = compared_in_folds(run, predictions)
     return replace(predictions, uncertainties=named) if named else predictions

@@ -88,7 +88,7 @@ def shapes(config: ModelConfig, columns: int | None = None) -> nn.Module:
         return own_network(config.name, seed=0, outputs=1)
     with torch.device("meta"):
         if config.name.startswith(TIMM):
-            return timm_network(config.name.removeprefix(TIMM), seed=0)
+            return timm_network(config.name.removeprefix(TIMM), seed=0, size=config.size)
         return _registered_network(config, 1, columns)
 
 
@@ -100,7 +100,7 @@ def check_takes_tables(config: ModelConfig) -> None:
 
 def _network(config: ModelConfig, seed: int, outputs: int, columns: int | None = None) -> nn.Module:
     if config.name.startswith(TIMM):
-        return timm_network(config.name.removeprefix(TIMM), seed, outputs)
+        return timm_network(config.name.removeprefix(TIMM), seed, outputs, config.size)
     if config.own:
         return own_network(config.name, seed, outputs)
     model = _registered_network(config, outputs, columns)

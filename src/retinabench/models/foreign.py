@@ -172,8 +172,8 @@ class TimmNetwork(nn.Module):
         return logits
 
 
-def timm_network(name: str, seed: int, outputs: int = 1) -> TimmNetwork:
-    """Return the backbone `name` with fresh weights that depend on `seed` alone.
+def timm_network(name: str, seed: int, outputs: int = 1, size: int | None = None) -> TimmNetwork:
+    """Return the backbone `name`, for images of `size` px where it is made for one size, with fresh weights that depend on `seed` alone.
 
     timm's own rules initialise the backbone. They draw from PyTorch's global generator, which is therefore seeded for
     this and put back afterwards. The last layer is drawn as in our own networks: N(0, 0.01²).
@@ -188,7 +188,10 @@ def timm_network(name: str, seed: int, outputs: int = 1) -> TimmNetwork:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
         try:
-            backbone = timm.create_model(name, pretrained=False, num_classes=0)
+            sized = {} if size is None else {"img_size": size}
+            backbone = timm.create_model(name, pretrained=False, num_classes=0, **sized)
+        except TypeError as error:  # of a network for images of any size
+            raise InputError(f"timm's '{name}' cannot be made for images of {size} px ({_line(error)})") from None
         except RuntimeError as error:
             raise InputError(f"timm has no model '{name}': {error}", hint="timm.list_models() has them.") from None
         # Where a convolution follows the pooling, the classifier reads more or fewer numbers than the last stage has.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -121,6 +122,19 @@ def _from_dinov3(trunk: nn.Module, state: State) -> State:
     return renamed
 
 
+def _at_positions_of(trunk: nn.Module, state: State) -> State:
+    """Resample the positions (1, tokens, D) of a vision transformer that was trained on images of another size, as timm does."""
+    own, given = trunk.state_dict().get("pos_embed"), state.get("pos_embed")
+    grid = getattr(getattr(trunk, "patch_embed", None), "grid_size", None)
+    if own is None or given is None or grid is None or own.shape == given.shape:
+        return state
+    before = own.shape[1] - grid[0] * grid[1]  # of the class token
+    if math.isqrt(given.shape[1] - before) ** 2 != given.shape[1] - before:
+        return state
+    resample = importlib.import_module("timm.layers").resample_abs_pos_embed
+    return state | {"pos_embed": resample(given, list(grid), num_prefix_tokens=before)}
+
+
 class Loaded(NamedTuple):
     """What became of a checkpoint's tensors: how many entered the network, and the names of those that did not."""
 
@@ -137,7 +151,7 @@ def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
     """Put the weights that `config.weights` names into the trunk of a network, in place."""
     trunk: nn.Module = network.backbone if isinstance(network, TimmNetwork) else network
     source, state = _weights(config, trunk)
-    state = named_as(trunk, state)
+    state = _at_positions_of(trunk, named_as(trunk, state))
     head = last_linear(network) if trunk is network else None
     wanted = {
         name: value

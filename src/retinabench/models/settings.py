@@ -22,7 +22,7 @@ SCALES: dict[str, tuple[Channels, Channels]] = {  # mean and std of the channels
     "lite": ((127 / 255,) * 3, (128 / 255,) * 3),
 }
 OPTIONAL_SETTINGS = (
-    "activation", "pool", "weights", "weights_sha256", "trained", "hidden", "trunk_lr", "layer_decay",
+    "activation", "pool", "weights", "weights_sha256", "trained", "hidden", "trunk_lr", "layer_decay", "size",
 )  # fmt: skip
 
 
@@ -43,6 +43,7 @@ class ModelConfig(Extended):
     hidden: int | None = Field(None, ge=1)
     trunk_lr: float = Field(1.0, gt=0, le=1)
     layer_decay: float = Field(1.0, gt=0, le=1)
+    size: int | None = Field(None, ge=14)  # of the images, for vision transformers of timm that are made for one size
 
     @property
     def weights_file(self) -> Path | None:
@@ -96,6 +97,8 @@ class ModelConfig(Extended):
             if other and (timm or self.own or not has_choice(self.name, choice)):
                 what = {"pool": "way of pooling"}.get(choice, choice)
                 raise ValueError(f"'{self.name}' has one {what}. Leave out model.{choice}")
+        if self.size is not None and not timm:
+            raise ValueError(f"'{self.name}' is not made for one size of images. Leave out model.size")
         if timm and self.weights is None and re.search(r"\.[\w-]+$", self.name):
             raise ValueError(
                 f"'{self.name}' names pretrained weights, which are not asked for. Set model.weights=timm or a path, "

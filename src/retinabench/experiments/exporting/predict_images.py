@@ -83,7 +83,7 @@ def predict_images(
         patient_id=None if records is None else records.patient_id[kept],
         split=_splits(records, kept),
         uncertainty=found.own,
-        metadata=_about(model),
+        metadata=_about(model, found.probs),
     )
     notes = (*model.notes, *replace(survey, notes=[]).lines(), *_notes(found, len(names)))
     return PredictedImages(len(kept), tuple(refused), out, _write(model, predictions, out, labelled), notes)
@@ -112,7 +112,7 @@ def _predict_rows(model: ExportedModel, source: Path, out: Path, image: str | No
     probs, own = model.predict_both(inputs)
     predictions = Predictions(
         image_id=ids, label=np.zeros(len(ids), np.int8), probs=probs, split=np.full(len(ids), "test"), uncertainty=own,
-        metadata=_about(model),
+        metadata=_about(model, probs),
     )  # fmt: skip
     return PredictedImages(len(ids), (), out, _write(model, predictions, out, labelled=False), model.notes)
 
@@ -216,12 +216,12 @@ def _check_name(name: str, where: str) -> None:
         raise InputError(f"the name of the file {problem}", file=printable(where), hint="Rename it.")
 
 
-def _about(model: ExportedModel) -> JsonObject:
+def _about(model: ExportedModel, probs: NDArray[np.float64]) -> JsonObject:
     run = model.run
     return {
         "method": run.method.name, "title": run.method.describe(), "task": run.task, "model": run.model.name,
         "seed": run.seed, "members": len(model.members), "trained_on": run.data, "version": __version__,
-        "config_hash": model.config_hash, "weights": model.weights,
+        "config_hash": model.config_hash, "weights": model.weights, "samples": probs.shape[1],
     }  # fmt: skip
 
 
