@@ -67,8 +67,8 @@ from retinabench.methods.training.posterior import Posterior, UncertaintyPosteri
 from retinabench.methods.tta import DIHEDRAL, make_views
 from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.classification import auroc, nll
-from retinabench.metrics.registry import SCORES
 from retinabench.metrics.decisions import binary_entropy
+from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases
 from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import EfficientNetLite
