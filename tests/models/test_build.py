@@ -38,7 +38,11 @@ def test_every_network_builds_from_its_seed_and_splits_at_the_last_layer(name):
         ("alexnet-swish", 10, 1_488_202),
         ("cnn-lstm", 2, 2_700_098),
         ("lenet-smooth", 7, 61_751),
+        ("lenet-3-smooth", 5, 15_673),
         ("mlp-8-50-2", 2, 552),
+        ("head-8-50-smooth", 2, 552),
+        ("head-8-72-smooth", 5, 1_013),
+        ("head-8-350-smooth", 5, 4_905),
         ("mlp", 1, 9_701),
     ],
 )
