@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,16 +87,11 @@ class Bent:
 SMOOTH_HEADS = {f"head-8-{units}-smooth": units for units in (50, 72, 350)}
 """The hidden units of the heads of smooth units, by name."""
 
-
-def _smooth_head(units: int, outputs: int) -> Dense:
-    return Dense((8, units, outputs), smooth=True)
-
-
 NETWORKS: dict[str, Callable[[int], Dense | Bent]] = {
     "head-2": lambda outputs: Dense((2, outputs)),
     "head-8": lambda outputs: Dense((8, outputs)),
     "head-8-8": lambda outputs: Dense((8, 8, outputs)),
-    **{name: partial(_smooth_head, units) for name, units in SMOOTH_HEADS.items()},
+    **{name: lambda outputs, units=units: Dense((8, units, outputs), True) for name, units in SMOOTH_HEADS.items()},  # type: ignore[misc]
     "mlp-8-50-2": lambda outputs: Dense((8, 50, outputs)),
     "banana": lambda _: Bent(),
 }
