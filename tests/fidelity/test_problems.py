@@ -18,7 +18,7 @@ from retinabench.fidelity.targets.target import TARGETS
 from support.tiny_target import regression_target
 from support.traced import Traced, TracedNumPy
 
-NAMES = ("logistic", "banana", "idrid-head", "idrid-head-mlp", "idrid-head-binary", "drawn-head", "drawn-head-mlp")
+NAMES = ("logistic", "banana", "idrid-head", "idrid-head-mlp", "idrid-head-binary", "idrid-head-552", "drawn-head-mlp")
 CASES = [*(pytest.param(TARGETS[name], id=name) for name in NAMES), pytest.param(regression_target(), id="regression")]
 
 

@@ -22,9 +22,10 @@ Array = Any  # of the namespace
 
 @dataclass(frozen=True)
 class Dense:
-    """Linear layers of some widths (D, H, …, O), with rectified units between them."""
+    """Linear layers of some widths (D, H, …, O), with rectified units between them, or `smooth` ones, z sigmoid(z)."""
 
     widths: tuple[int, ...]
+    smooth: bool = False
 
     def outputs(self, weights: Array, inputs: Array, xp: Any) -> Array:
         """(..., P), (N, D) -> (..., N, O)."""
@@ -34,20 +35,29 @@ class Dense:
         """(..., P), (N, D) and the slopes by the outputs (..., N, O) -> those by the weights (..., P)."""
         values, parts, slope = self._values(weights, inputs, np), [], by_outputs
         for number, (matrix, _) in reversed(list(enumerate(self._layers(weights)))):
-            by_matrix = np.swapaxes(slope, -1, -2) @ values[number]
+            units = self._active(values[number], np) if number else inputs
+            by_matrix = np.swapaxes(slope, -1, -2) @ units
             parts += [slope.sum(axis=-2), by_matrix.reshape(*by_matrix.shape[:-2], -1)]
             if number:
-                slope = (slope @ matrix) * (values[number] > 0)
+                slope = (slope @ matrix) * self._slope(values[number], units)
         return np.concatenate(parts[::-1], axis=-1)
 
     def _values(self, weights: Array, inputs: Array, xp: Any) -> list[Array]:
-        """Return the inputs, and the values of the units of each layer, (..., N, units)."""
+        """Return the inputs, and the values of the units of each layer before their activation, (..., N, units)."""
         values = [inputs]
         for number, (matrix, bias) in enumerate(self._layers(weights)):
-            if number:
-                values[-1] = xp.maximum(values[-1], 0)
-            values.append(xp.matmul(values[-1], xp.swapaxes(matrix, -1, -2)) + bias[..., None, :])
+            units = self._active(values[-1], xp) if number else inputs
+            values.append(xp.matmul(units, xp.swapaxes(matrix, -1, -2)) + bias[..., None, :])
         return values
+
+    def _active(self, values: Array, xp: Any) -> Array:
+        return values * (0.5 + 0.5 * xp.tanh(0.5 * values)) if self.smooth else xp.maximum(values, 0)
+
+    def _slope(self, values: Floats, units: Floats) -> Floats:
+        if not self.smooth:
+            return np.asarray(values > 0)
+        sigmoid = 0.5 + 0.5 * np.tanh(0.5 * values)
+        return np.asarray(sigmoid + units * (1 - sigmoid))
 
     def _layers(self, weights: Array) -> list[tuple[Array, Array]]:
         layers, start = [], 0
@@ -74,10 +84,14 @@ class Bent:
         return np.stack([by_sum, 2 * weights[..., 1] * by_sum + by_v], axis=-1)
 
 
+SMOOTH_HEADS = {f"head-8-{units}-smooth": units for units in (50, 72, 350)}
+"""The hidden units of the heads of smooth units, by name."""
+
 NETWORKS: dict[str, Callable[[int], Dense | Bent]] = {
     "head-2": lambda outputs: Dense((2, outputs)),
     "head-8": lambda outputs: Dense((8, outputs)),
     "head-8-8": lambda outputs: Dense((8, 8, outputs)),
+    **{name: lambda outputs, units=units: Dense((8, units, outputs), True) for name, units in SMOOTH_HEADS.items()},  # type: ignore[misc]
     "mlp-8-50-2": lambda outputs: Dense((8, 50, outputs)),
     "banana": lambda _: Bent(),
 }

@@ -196,7 +196,7 @@ def problem(name: str, data: str | Path | None = None) -> Problem | DensityProbl
     """Return a fidelity target, or a density whose moments are known, for a sampler of any framework.
 
     Args:
-        name: A target of few weights: logistic, banana, idrid-head, drawn-head, their forms `-mlp` and `-binary`, energy-gap …;
+        name: A target of few weights: logistic, banana, idrid-head, drawn-head, their forms `-mlp`, `-binary` and `-1013`, energy-gap …;
             or a density: funnel, gaussian, eight-schools, mixture … (`retinabench fidelity tasks` lists both).
         data: Folder of the data of targets whose data do not come with the package, such as energy-gap.
 

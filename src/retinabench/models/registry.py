@@ -28,6 +28,7 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "vgg": "retinabench.models.networks.convolutional:VGG",
         "lenet": "retinabench.models.networks.convolutional:lenet",
         "lenet-smooth": "retinabench.models.networks.convolutional:lenet_smooth",
+        "lenet-3-smooth": "retinabench.models.networks.convolutional:lenet_3_smooth",
         "alexnet-swish": "retinabench.models.networks.convolutional:AlexNet",
         "cnn-lstm": "retinabench.models.networks.convolutional:CnnLstm",
         **{
@@ -39,7 +40,7 @@ MODELS: Registry[Callable[..., Any]] = Registry(
         "mlp-8-50-2": "retinabench.models.networks.small:mlp_8_50_2",
         **{
             name: f"retinabench.models.networks.small:{name.replace('-', '_')}"
-            for name in ("head-2", "head-8", "head-8-8")
+            for name in ("head-2", "head-8", "head-8-8", "head-8-50-smooth", "head-8-72-smooth", "head-8-350-smooth")
         },
         "head-8-heavy": "retinabench.models.networks.small:HeavyHead",
         "head-8-hierarchical": "retinabench.models.networks.small:HierarchicalHead",

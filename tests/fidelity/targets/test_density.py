@@ -35,10 +35,14 @@ def by_loop(density, weights):
     return torch.stack(values), torch.stack(gradients), torch.stack(predictions)
 
 
+TASKS = (
+    "fundus", "fundus-100", "energy-gap", "logistic", "drawn-head", "drawn-head-mlp", "drawn-head-binary", "drawn-head-1013",
+    "idrid-head-552", "idrid-head-4905",
+)  # fmt: skip
+
+
 # 40 images are two passes of 32, 3 chains two groups: every seam is crossed.
-@pytest.mark.parametrize(
-    "task", ["fundus", "energy-gap", "logistic", "drawn-head", "drawn-head-mlp", "drawn-head-binary"]
-)
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("fast", [True, False])
 def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch, task, fast):
     batched = batched_networks.BATCHED[TARGETS[task].network]
@@ -46,7 +50,8 @@ def test_values_gradients_and_predictions_are_those_of_a_plain_loop(monkeypatch,
     if not fast:
         monkeypatch.delitem(batched_networks.BATCHED, TARGETS[task].network)
         monkeypatch.setattr(batched_networks, "CLOSED_FORM", {})
-    data = small_data(task, 40) if task in ("fundus", "energy-gap") else load(TARGETS[task])
+    points = {"fundus": 40, "fundus-100": 20, "energy-gap": 40}.get(task)
+    data = small_data(task, points) if points else load(TARGETS[task])
     density = Density.of(TARGETS[task], data, dtype=torch.float64)
     generator = torch.Generator().manual_seed(1)
     weights = 0.2 * torch.randn(3, density.target.parameters, generator=generator, dtype=torch.float64)

@@ -202,9 +202,13 @@ class LinearSoftmax:
 
 
 class HiddenSoftmax(LinearSoftmax):
-    """One hidden layer of eight rectified units before the linear one."""
+    """One hidden layer before the linear one: of rectified units, or of `smooth` ones, z sigmoid(z)."""
 
-    hidden = 8
+    def __init__(
+        self, inputs: Tensor, truth: Tensor, floor: float = 0.0, *, hidden: int = 8, smooth: bool = False
+    ) -> None:
+        super().__init__(inputs, truth, floor)
+        self.hidden, self.smooth = hidden, smooth
 
     def _outputs(self, weights: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         chains, features, hidden = len(weights), self.x.shape[1] - 1, self.hidden
@@ -212,14 +216,21 @@ class HiddenSoftmax(LinearSoftmax):
         classes = (weights.shape[1] - first - hidden) // (hidden + 1)
         w1, b1, w2, b2 = torch.split(weights, [first, hidden, classes * hidden, classes], dim=1)
         joined = torch.cat([w1.reshape(-1, features), b1.reshape(-1, 1)], dim=1)
-        active = (joined @ self.x.T).view(chains, hidden, -1).relu_()  # (K, H, N)
+        units = (joined @ self.x.T).view(chains, hidden, -1)  # (K, H, N)
+        if self.smooth:
+            gate = units.sigmoid()
+            active = units * gate
+            bend = gate.addcmul_(active, 1 - gate)
+        else:
+            active = units.relu_()
+            bend = active > 0
         last = w2.reshape(chains, classes, hidden)
-        return torch.baddbmm(b2[:, :, None], last, active), (active, last)
+        return torch.baddbmm(b2[:, :, None], last, active), (active, bend, last)
 
     def _gradient(self, slope: Tensor, state: tuple[Tensor, ...]) -> Tensor:
-        active, last = state
+        active, bend, last = state
         of_last = [torch.bmm(slope, active.mT).flatten(1), slope.sum(dim=2)]
-        of_hidden = torch.bmm(last.mT, slope).mul_(active > 0)
+        of_hidden = torch.bmm(last.mT, slope).mul_(bend)
         return torch.cat([_of_layer(of_hidden, self.x), *of_last], dim=1)
 
 

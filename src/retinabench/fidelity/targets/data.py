@@ -99,8 +99,10 @@ def refuse_source(source: Path | None, name: str) -> None:
         raise InputError(f"the data of '{name}' come with the package", hint="Leave --data out.")
 
 
-def read_shipped(source: Path | None, name: str, referable_from: int | None = None) -> ArrayDataset:
-    """Return arrays that come with the package, with the splits ``train`` and ``test``."""
+def read_shipped(
+    source: Path | None, name: str, referable_from: int | None = None, train: int | None = None
+) -> ArrayDataset:
+    """Return arrays that come with the package, with the splits ``train``, all of it or its first points, and ``test``."""
     refuse_source(source, name)
     file = resources.files("retinabench.fidelity.reference").joinpath("shipped", f"{name}-data.npz")
     with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
@@ -108,6 +110,7 @@ def read_shipped(source: Path | None, name: str, referable_from: int | None = No
             part: ArrayDataset(*(arrays[f"{part}_{column}"] for column in ("inputs", "targets", "group")))
             for part in ("train", "test")
         }
+    parts["train"] = parts["train"].take(np.arange(len(parts["train"]))[:train])
     if referable_from is not None:
         for part, points in parts.items():
             parts[part] = replace(points, targets=(points.targets >= referable_from).astype(np.int64))

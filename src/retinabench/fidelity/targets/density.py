@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
@@ -14,6 +14,7 @@ from torch.func import functional_call, vmap
 from torch.nn.functional import conv2d, linear, silu
 
 from retinabench.data.loader import Batches, array_batches
+from retinabench.fidelity.networks import SMOOTH_HEADS
 from retinabench.fidelity.targets.closed_forms import HiddenSoftmax, LinearSoftmax, MLPGaussian
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
@@ -59,6 +60,11 @@ def mlp(weights: Weights, inputs: Tensor) -> Tensor:
     return linear_head(weights, linear_head(weights, inputs, "fc1").relu())
 
 
+def smooth_mlp(weights: Weights, inputs: Tensor) -> Tensor:
+    """(K, ...), (N, D) -> (K, N, O): the same with SiLU."""
+    return linear_head(weights, silu(linear_head(weights, inputs, "fc1")))
+
+
 class Batched(NamedTuple):
     """How many chains and points are evaluated at once, and by which function."""
 
@@ -69,8 +75,10 @@ class Batched(NamedTuple):
 
 BATCHED = {
     "lenet-smooth": Batched(lenet_smooth, 2, 250),
+    "lenet-3-smooth": Batched(lenet_smooth, 2, 250),
     "mlp-8-50-2": Batched(mlp, 64, 4096),
     "head-8-8": Batched(mlp, 64, 4096),
+    **dict.fromkeys(SMOOTH_HEADS, Batched(smooth_mlp, 64, 4096)),
     "head-8": Batched(linear_head, 64, 4096),
     "head-2": Batched(linear_head, 64, 4096),
 }
@@ -81,6 +89,9 @@ CLOSED_FORM: dict[tuple[str, str], Callable[[Tensor, Tensor, float], MLPGaussian
     ("head-2", "categorical"): LinearSoftmax,
     ("head-8", "categorical"): LinearSoftmax,
     ("head-8-8", "categorical"): HiddenSoftmax,
+    **{
+        (name, "categorical"): partial(HiddenSoftmax, hidden=units, smooth=True) for name, units in SMOOTH_HEADS.items()
+    },
 }
 
 

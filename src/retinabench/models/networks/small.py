@@ -90,6 +90,24 @@ def head_8_8(*, width: int = 8, outputs: int = 2) -> MLP:
     return MLP(8, width, outputs, nn.ReLU)
 
 
+@takes(FEATURES)
+def head_8_50_smooth(*, width: int = 50, outputs: int = 2) -> MLP:
+    """`head_8_8` with 50 units of SiLU, which gradient-based samplers follow better; 552 weights with 2 outputs."""
+    return MLP(8, width, outputs, nn.SiLU)
+
+
+@takes(FEATURES)
+def head_8_72_smooth(*, width: int = 72, outputs: int = 2) -> MLP:
+    """The same with 72 units; 1,013 weights with 5 outputs."""
+    return MLP(8, width, outputs, nn.SiLU)
+
+
+@takes(FEATURES)
+def head_8_350_smooth(*, width: int = 350, outputs: int = 2) -> MLP:
+    """The same with 350 units; 4,905 weights with 5 outputs."""
+    return MLP(8, width, outputs, nn.SiLU)
+
+
 @takes("tables of 2 numbers")
 def head_2(*, outputs: int = 2) -> Head:
     """One linear layer on 2 features; 6 weights with 2 outputs."""
