@@ -79,7 +79,7 @@ def unscaled(values: Tensor, scale: Tensor) -> Tensor:
 
 FLAT = math.inf  # the variance of a flat prior
 LEAST_TRACE = 20  # evaluations from which scales are estimated
-DENSE, EACH = 128, 5  # most weights of a matrix of scales, and fewest evaluations for each of them
+DENSE, EACH = 64, 5  # most weights of a matrix of scales, and fewest evaluations for each of them
 SHRINKAGE = 1e-10  # of its covariances towards their diagonals: narrow directions hold a small part of the variance of each weight
 
 
@@ -104,9 +104,9 @@ def scale_of(trace: Sequence[tuple[Tensor, Tensor]], prior_variance: float) -> T
     if int(finite.sum()) < LEAST_TRACE // 4:
         return None
     w, g = weights[finite].double(), slopes[finite].double()
-    ratio, most = w.std(dim=0) / g.std(dim=0), math.sqrt(prior_variance)
-    scale = ratio.sqrt().nan_to_num(1.0).clamp(1e-6 * most, most)
-    if not _is_dense(w.shape[1], len(w)) or not (ratio.isfinite() & (ratio > 0)).all():
+    found, most = (w.std(dim=0) / g.std(dim=0)).sqrt(), math.sqrt(prior_variance)
+    scale = found.nan_to_num(1.0).clamp(1e-6 * most, most)
+    if not _is_dense(w.shape[1], len(w)) or not (found.isfinite() & (found > 1e-6 * most)).all():
         return scale.to(weights.dtype)
     cov_w, cov_g = (one.T.cov() for one in (w / scale, g * scale))
     cov_w, cov_g = (one + SHRINKAGE * one.diag().diag() for one in (cov_w, cov_g))
