@@ -129,7 +129,8 @@ def updates_of(parameters: int, budget: int) -> list[float]:
 def _power(matrix: Tensor, exponent: float, most: float = math.inf) -> Tensor:
     """Return a power of a symmetric matrix, its eigenvalues at most `most`."""
     values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
-    return (vectors * values.clamp(min=1e-14 * float(values.max())).pow(exponent).clamp(max=most)) @ vectors.T
+    powers: Tensor = values.clamp(min=1e-14 * float(values.max())).pow(exponent).clamp(max=most)
+    return (vectors * powers) @ vectors.T
 
 
 Advance = Callable[[int], None]
