@@ -129,8 +129,9 @@ def updates_of(parameters: int, budget: int) -> list[float]:
 def _power(matrix: Tensor, exponent: float, most: float = math.inf) -> Tensor:
     """Return a power of a symmetric matrix, its eigenvalues at most `most`."""
     values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
-    powers: Tensor = values.clamp(min=1e-14 * float(values.max())).pow(exponent).clamp(max=most)
-    return (vectors * powers) @ vectors.T
+    values = values.clamp(min=1e-14 * float(values.max())).pow(exponent).clamp(max=most)
+    found: Tensor = (vectors * values) @ vectors.T
+    return found
 
 
 Advance = Callable[[int], None]
