@@ -89,26 +89,44 @@ def test_mclmc_refuses_a_single_weight_which_has_no_direction_to_turn_to():
 
 
 STDS = torch.logspace(0, -2, 20)  # a Gaussian of condition 1e4
+AXES = {
+    "independent": torch.eye(20),
+    "correlated": torch.linalg.qr(torch.randn(20, 20, generator=torch.Generator().manual_seed(1)))[0],
+}
 
 
-def narrow(weights):
-    """Less its prior N(0, I)."""
-    slopes = -weights / STDS.square() + weights
-    return 0.5 * (weights * slopes).sum(dim=1), slopes
+def narrow(axes):
+    """Return the Gaussian along axes, less its prior N(0, I)."""
+    precision = (axes.double() / STDS.double().square()) @ axes.double().T
+
+    def log_likelihood(weights):
+        slopes = weights.double() - weights.double() @ precision
+        return 0.5 * (weights * slopes).sum(dim=1), slopes.to(weights.dtype)
+
+    return log_likelihood
 
 
 def test_scales_of_a_gaussian_are_exact_wherever_the_trace_is():
     weights = 3 + torch.randn(20, 20, generator=torch.Generator().manual_seed(0))
-    trace = [(w, narrow(w)[1]) for w in weights.split(1)]
+    trace = [(w, narrow(AXES["independent"])(w)[1]) for w in weights.split(1)]
     assert torch.allclose(chains.scale_of(trace, 1.0), STDS, rtol=1e-3)
     assert chains.scale_of(trace[:3], 1.0) is None
 
 
+def test_a_matrix_of_scales_is_the_root_of_a_gaussian_s_covariance():
+    axes = AXES["correlated"]
+    weights = 3 + torch.randn(200, 20, generator=torch.Generator().manual_seed(0))
+    found = chains.scale_of([(w, narrow(axes)(w)[1]) for w in weights.split(1)], 1.0)
+    within = (axes / STDS).T @ found  # orthogonal, but for the rounding of slopes in single precision
+    assert torch.allclose(within @ within.T, torch.eye(20), atol=0.005)
+
+
+@pytest.mark.parametrize("axes", AXES)
 @pytest.mark.parametrize("name", chains.SAMPLERS)
-def test_a_gaussian_of_condition_ten_thousand_is_known_from_two_thousand_gradients(name):
+def test_a_gaussian_of_condition_ten_thousand_is_known_from_two_thousand_gradients(name, axes):
     """With one step for all weights, the mean errors were .2 stds and more with five times the gradients."""
-    kept, used = run(name, 2000, narrow, Prior(20, 1.0))
-    draws = torch.cat(kept)
+    kept, used = run(name, 2000, narrow(AXES[axes]), Prior(20, 1.0))
+    draws = torch.cat(kept) @ AXES[axes]
     assert used <= 2000
     assert float((draws.mean(dim=0) / STDS).abs().mean()) < 0.12
     assert float((draws.std(dim=0) / STDS).log().abs().mean()) < 0.1

@@ -49,27 +49,38 @@ class Counted:
 
 @dataclass(frozen=True)
 class Scaled:
-    """log π(w) up to a constant as a function of z = w / scale, as `hmc` asks for a log-likelihood: the prior of z is flat."""
+    """log π(w) up to a constant as a function of z, w = z · scale, as `hmc` asks for a log-likelihood: the prior of z is flat."""
 
     counted: Counted
     prior_variance: float
-    scale: Tensor  # (P,)
+    scale: Tensor  # (P,), or symmetric (P, P)
 
     def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> values (K,), gradients (K, P)."""
-        weights = z * self.scale
+        weights = scaled(z, self.scale)
         value, gradient = self.counted(weights)
         prior = weights.double().square().sum(dim=1) / (2 * self.prior_variance)
-        return value.double() - prior, self.scale * (gradient - weights / self.prior_variance)
+        return value.double() - prior, scaled(gradient - weights / self.prior_variance, self.scale)
 
     def gradient(self, z: Tensor) -> Tensor:
         """(K, P) -> (K, P)."""
-        weights = z * self.scale
-        return self.scale * (self.counted.gradient(weights) - weights / self.prior_variance)
+        weights = scaled(z, self.scale)
+        return scaled(self.counted.gradient(weights) - weights / self.prior_variance, self.scale)
+
+
+def scaled(values: Tensor, scale: Tensor) -> Tensor:
+    """Return values (..., P) times scales (P,), or a matrix (P, P) of them."""
+    return values * scale if scale.ndim == 1 else values @ scale
+
+
+def unscaled(values: Tensor, scale: Tensor) -> Tensor:
+    return values / scale if scale.ndim == 1 else values @ torch.linalg.inv(scale.double()).to(values.dtype)
 
 
 FLAT = math.inf  # the variance of a flat prior
 LEAST_TRACE = 20  # evaluations from which scales are estimated
+DENSE, EACH = 64, 5  # most weights of a matrix of scales, and fewest evaluations for each of them
+SHRINKAGE = 1e-10  # of its covariances towards their diagonals: narrow directions hold a small part of the variance of each weight
 
 
 def _later(trace: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
@@ -78,11 +89,12 @@ def _later(trace: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def scale_of(trace: Sequence[tuple[Tensor, Tensor]], prior_variance: float) -> Tensor | None:
-    """Return scales (P,) of the weights from the later half of a trace: √(std of w / std of ∇ log π); None from fewer than `LEAST_TRACE`.
+    """Return scales of the weights from the later half of a trace; None from fewer than `LEAST_TRACE`.
 
-    It is exact for independent Gaussians, however few the points are and wherever they lie on the way to the mode. For others it lies
-    between the std and the conditional std of a weight (Seyboldt, Carlson & Carpenter 2025, "Preconditioning Hamiltonian Monte Carlo by
-    minimizing Fisher divergence").
+    Scales (P,) are √(std of w / std of ∇ log π); the matrix (P, P), of few weights and many evaluations, is the root of the Σ with
+    Σ cov(∇ log π) Σ = cov(w). They are exact for Gaussians, independent ones and all, however few the points are and wherever they lie on
+    the way to the mode. For others a scale lies between the std and the conditional std of a weight (Seyboldt, Carlson & Carpenter 2025,
+    "Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence").
     """
     if len(trace) < LEAST_TRACE // 2:
         return None
@@ -91,13 +103,35 @@ def scale_of(trace: Sequence[tuple[Tensor, Tensor]], prior_variance: float) -> T
     finite = slopes.isfinite().all(dim=1) & weights.isfinite().all(dim=1)
     if int(finite.sum()) < LEAST_TRACE // 4:
         return None
-    ratio = weights[finite].double().std(dim=0) / slopes[finite].double().std(dim=0)
-    return (
-        ratio.sqrt()
-        .nan_to_num(1.0)
-        .clamp(1e-6 * math.sqrt(prior_variance), math.sqrt(prior_variance))
-        .to(weights.dtype)
-    )
+    w, g = weights[finite].double(), slopes[finite].double()
+    found, most = (w.std(dim=0) / g.std(dim=0)).sqrt(), math.sqrt(prior_variance)
+    scale = found.nan_to_num(1.0).clamp(1e-6 * most, most)
+    if not _is_dense(w.shape[1], len(w)) or not (found.isfinite() & (found > 1e-6 * most)).all():
+        return scale.to(weights.dtype)
+    cov_w, cov_g = (one.T.cov() for one in (w / scale, g * scale))
+    cov_w, cov_g = (one + SHRINKAGE * one.diag().diag() for one in (cov_w, cov_g))
+    root, inverse = _power(cov_g, 0.5), _power(cov_g, -0.5)
+    between = inverse @ _power(root @ cov_w @ root, 0.5) @ inverse
+    return _power(scale[:, None] * between * scale, 0.5, most).to(weights.dtype)
+
+
+def _is_dense(parameters: int, evaluations: float) -> bool:
+    """Tell whether so many evaluations give a matrix of scales."""
+    return 1 < parameters <= DENSE and evaluations >= EACH * parameters
+
+
+def updates_of(parameters: int, budget: int) -> list[float]:
+    """Return after how many gradients the scales are estimated: a matrix several times, from the points of ever better chains."""
+    shares = UPDATES if _is_dense(parameters, ADAPTATION * budget / 2) else (ADAPTATION,)
+    return [share * budget for share in shares if ADAPTATION * budget >= LEAST_TRACE]
+
+
+def _power(matrix: Tensor, exponent: float, most: float = math.inf) -> Tensor:
+    """Return a power of a symmetric matrix, its eigenvalues at most `most`."""
+    values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
+    values = values.clamp(min=1e-14 * float(values.max())).pow(exponent).clamp(max=most)
+    found: Tensor = (vectors * values) @ vectors.T
+    return found
 
 
 Advance = Callable[[int], None]
@@ -125,6 +159,7 @@ Sampler = Callable[[Prior, Counted, int, torch.Generator, Advance], list[Tensor]
 
 TRAJECTORIES = 20  # of the whole budget, at least
 ADAPTATION = 0.15  # share of a chain's gradients after which the scales are estimated
+UPDATES = (0.05, 0.1, 0.15, 0.2)  # the same of a matrix
 
 
 @dataclass
@@ -139,7 +174,7 @@ class _Chain:
     budget: int
     density: hmc.LogLikelihood
     prior_variance: float
-    scale: Tensor | float = 1.0
+    scale: Tensor
     period: float = math.nan  # variance of the slowest direction, whose quarter period is a trajectory of `hmc`
 
     @property
@@ -152,16 +187,17 @@ class _Chain:
 
     @property
     def weights(self) -> Tensor:
-        return self.state.weights * self.scale
+        return scaled(self.state.weights, self.scale)
 
     def rescale(self) -> None:
         """Estimate the scales of the weights from the gradients so far, and search the step again."""
-        trace, self.counted.trace = self.counted.trace, None
-        if (scale := scale_of(trace or [], self.prior.variance)) is None:
+        trace = self.counted.trace or []
+        if (scale := scale_of(trace, self.prior.variance)) is None:
             return
-        widest = self.prior.variance / float(scale.max()) ** 2  # the prior bounds the width of the posterior
-        self.period = min(max(1.0, float(_later(trace or []).div(scale).var(dim=0).max())), widest)
-        self.state = hmc.start(Scaled(self.counted, self.prior.variance, scale), self.weights / scale)
+        largest = float(scale.max() if scale.ndim == 1 else torch.linalg.matrix_norm(scale, 2))
+        widest = self.prior.variance / largest**2  # the prior bounds the width of the posterior
+        self.period = min(max(1.0, float(unscaled(_later(trace), scale).var(dim=0).max())), widest)
+        self.state = hmc.start(Scaled(self.counted, self.prior.variance, scale), unscaled(self.weights, scale))
         self.scale, self.prior_variance = scale, FLAT
         self.density = Scaled(self.counted, self.prior.variance, scale)
         self.size = hmc.StepSize(hmc.first_step(self.density, self.state, FLAT, self.generator) / 2, 0.8)
@@ -200,15 +236,20 @@ def _chain(
     first = hmc.first_step(counted, state, prior.variance, generator) / 4
     size = hmc.StepSize(first, 0.8)
     variance = prior.variance
-    chain = _Chain(prior, counted, state, size, generator, budget, counted, variance, period=variance)
-    counted.trace = [] if ADAPTATION * budget >= LEAST_TRACE else None
+    chain = _Chain(
+        prior, counted, state, size, generator, budget, counted, variance, torch.ones(prior.parameters), variance
+    )
+    updates = updates_of(prior.parameters, budget)
+    counted.trace = [] if updates else None
     kept: list[Tensor] = []
     told = 0
     while counted.used < budget:
         adapting = chain.adapting
         transition(chain, budget - counted.used)
-        if counted.trace is not None and counted.used >= ADAPTATION * budget:
+        if updates and counted.used >= updates[0]:
             chain.rescale()
+            updates = [one for one in updates if one > counted.used]
+            counted.trace = counted.trace if updates else None
         if not adapting:
             kept.append(chain.weights)
         advance(counted.used - told)
@@ -241,8 +282,9 @@ def _mclmc(
     weights = prior.starts(1, generator) if start is None else start
     chains, before = len(weights), counted.used
     end_of_burn_in = before + BURN_IN * (budget - before)
-    adaptation = before + ADAPTATION * (budget - before)
-    counted.trace = [] if adaptation - before >= LEAST_TRACE else None
+    updates = [before + one for one in updates_of(prior.parameters, budget - before)]
+    adaptation = max(updates, default=before + ADAPTATION * (budget - before))
+    counted.trace = [] if updates else None
     scale = torch.full((prior.parameters,), math.sqrt(prior.variance))
     point, density = _microcanonical_start(prior, counted, weights, scale, generator)
     length = math.sqrt(prior.parameters)  # of draws of z
@@ -277,18 +319,21 @@ def _mclmc(
             if burning:
                 adjustment.update(float(info.acceptance.mean()))
         if not burning:
-            kept.append(point.state.weights * scale)
-        if counted.trace is not None and counted.used >= adaptation:
-            trace, counted.trace = counted.trace, None
+            kept.append(scaled(point.state.weights, scale))
+        if updates and counted.used >= updates[0]:
+            trace, updates = counted.trace or [], [one for one in updates if one > counted.used]
+            counted.trace = trace if updates else None
             if (found := scale_of(trace, prior.variance)) is not None:
-                point, density = _microcanonical_start(prior, counted, point.state.weights * scale, found, generator)
+                point, density = _microcanonical_start(
+                    prior, counted, scaled(point.state.weights, scale), found, generator
+                )
                 scale, burned, size = found, [], hmc.VarianceStepSize(FIRST * length)
         elif adjusted and adjustment is None and counted.used >= (adaptation + end_of_burn_in) / 2:
             length, adjustment = max(length, _length(burned)), hmc.StepSize(size.size, ADJUSTED_ACCEPTANCE)
         elif not kept and counted.used >= end_of_burn_in and len(burned) > FEWEST and not adjusted:
             length = max(_length(burned), 2 * size.size)
         advance(counted.used - told)
-    return kept or [point.state.weights * scale]
+    return kept or [scaled(point.state.weights, scale)]
 
 
 def _length(states: list[Tensor]) -> float:
@@ -300,7 +345,7 @@ def _microcanonical_start(
     prior: Prior, counted: Counted, weights: Tensor, scale: Tensor, generator: torch.Generator
 ) -> tuple[hmc.ChainPoint, Scaled]:
     density = Scaled(counted, prior.variance, scale)
-    return hmc.microcanonical_start(hmc.start(density, weights / scale), generator), density
+    return hmc.microcanonical_start(hmc.start(density, unscaled(weights, scale)), generator), density
 
 
 OPTIMISED = 0.3  # of the budget of `mile`, before its chains start

@@ -174,7 +174,8 @@ class Hmc(Chains):
         H(w, p) = -log π(w) + |p|² / 2,   accepted with probability min(1, exp(H - H'))
 
     **Target.** The posterior itself: temperature 1 and the prior N(0, 1 / (2 N l2)) on the parameters of `optimizer.l2_on`, flat on the
-    others. The draws have no bias but that of the burn-in, 30 % of the gradients, in which step size and scales of the weights are learnt.
+    others. The draws have no bias but that of the burn-in, 30 % of the gradients, in which step size and scales of the weights are learnt:
+    one for each, or of up to 64 weights with 67 gradients or more for each a matrix (`chains.scale_of`).
 
     **Settings.** `gradients`, of all training images; `samples`. The chain starts at the network's weights. `optimizer.l2`, `l2_on`
     and `reweight` apply; `lr`, `epochs`, `batch_size`, `augment` and `precision` (it is float32) do not.

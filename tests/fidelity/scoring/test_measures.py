@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import read_reference
@@ -21,8 +22,8 @@ from retinabench.fidelity.scoring.measures import (
 )
 from retinabench.fidelity.submissions.submission import About, Submission
 from retinabench.fidelity.targets.target import TARGETS
-from support.evaluators import FUNDUS, GROUP, N, evaluator_of
-from support.fake_reference import classified, regressed, softmax
+from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
+from support.fake_reference import FakeReference, classified, regressed, softmax
 
 
 @pytest.fixture
@@ -184,13 +185,58 @@ def test_the_figures_of_fundus_are_those_that_were_found_independently():
     # deviations are 6 to 9 % each, three standard errors are 2 to 6 %.
     fundus = TARGETS["fundus"]
     reference = read_reference(fundus, fundus.sha256)
-    curve = draw_curve(reference, np.arange(1000), 0.031)
+    curve = draw_curve(reference, np.arange(1000), 0.031, 0.0)
     known = dict(zip(COUNTS, curve.distance, strict=True))
     for count, distance in ((1, 0.467), (5, 0.215), (10, 0.151), (20, 0.105)):
         assert known[count] == pytest.approx(distance, rel=0.06)
     assert curve.draws(0.291) == pytest.approx(2.7, rel=0.1)  # MAP
     assert curve.draws(0.37) < 2  # mean field
     assert curve.most == pytest.approx(227, rel=0.15)  # the reference's own effective draws
+
+
+@pytest.fixture
+def conjugate():
+    """Draws (n, 150) of x·w at 150 points, w ~ N(0, V) of 20 weights."""
+    random = np.random.default_rng(0)
+    x, root = random.normal(size=(N, 20)), random.normal(size=(20, 20)) / 4
+    return lambda n: random.normal(size=(n, 20)) @ root @ x.T
+
+
+# Of a single set of draws the number is uncertain by a third (20 weights), of the median of 60 by 6 %; up to half the reference's own draws.
+@pytest.mark.parametrize("likelihood", ["categorical", "gaussian"])
+def test_n_exact_draws_count_as_n_whatever_the_reference_s_own_error(conjugate, likelihood):
+    chains, kept, noise = 4, 250, np.random.default_rng(1)
+    found = {count: [] for count in (3, 30, 100, 400)}
+    for _ in range(10):
+        states = conjugate(chains * kept)
+        if likelihood == "categorical":
+            probs = two_classes(states)
+            error = probs.std(axis=0) / np.sqrt(chains * kept)
+            reference = FakeReference(probs.reshape(chains, kept, N, 2).mean(axis=1), probs, mcse=error)
+        else:
+            y = states + 0.3 * noise.normal(size=states.shape)
+            kinds = np.stack([states, np.full_like(states, 0.3)], axis=-1).reshape(chains, kept, N, 2)
+            draws = y.reshape(chains, kept, N).transpose(0, 2, 1)
+            reference = FakeReference(chain_draws=draws, states=kinds, epistemic=states.std(axis=0))
+        evaluator = evaluator_of(FUNDUS if likelihood == "categorical" else ENERGY, reference)
+        for count, of_count in found.items():
+            for _ in range(6):
+                if likelihood == "categorical":
+                    values = two_classes(conjugate(count)).mean(axis=0)
+                else:
+                    of_states = conjugate(count)[np.arange(1000) * count // 1000]
+                    values = (of_states + 0.3 * noise.normal(size=of_states.shape)).T
+                distance = distances.DISTANCE[likelihood](values, evaluator.predictive).mean()
+                of_count.append(evaluator.draws.draws(distance))
+    for count, of_count in found.items():
+        assert np.median(of_count) == pytest.approx(count, rel=0.2)
+    if likelihood == "categorical":  # of a regression the noise of y counts, too
+        assert evaluator.draws.most == pytest.approx(chains * kept, rel=0.2)
+
+
+def two_classes(logits):
+    p = expit(logits)
+    return np.stack([p, 1 - p], axis=-1)
 
 
 def test_a_single_sample_has_no_epistemic_uncertainty():

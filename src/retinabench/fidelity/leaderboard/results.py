@@ -244,7 +244,7 @@ class TaskBoard(Board[FidelityEntry]):
             },
             "points": self.points,
             "resolution": json_content(resolution),
-            "versions": {name: MEASURES[name].version for name in self.sets[ALL].scores},
+            "versions": {name: MEASURES[name].version for name in self.sets[ALL].scores} | {"equivalent_draws": 2},
             "ceiling": {group: _scores_json(scores) for group, scores in self.ceiling.items()},
             "chain_gradients": self.chain_gradients,
             "floor": evaluator.floor,

@@ -114,34 +114,36 @@ class Evaluator:
         """
         if self.reference.external:
             return {group: {} for group in self.resampling.groups}
-        if self.target.likelihood == "gaussian":
-            return {group: self._floor_of_draws(group) for group in self.resampling.groups}
-        per_point = posterior_distance(self.reference.mcse)
         return {
-            group: {"total_variation": float(per_point[rows].mean())} for group, rows in self.resampling.groups.items()
+            group: {name: float(np.hypot(own, error)) for name, (own, error) in self._errors(group).items()}
+            for group in self.resampling.groups
         }
 
-    def _floor_of_draws(self, group: str) -> dict[str, float]:
+    def _errors(self, group: str) -> dict[str, tuple[float, float]]:
+        """Return the errors of a perfect submission, that of its 1,000 draws of y, and of the reference, by distance."""
         rows, chains = self.resampling.groups[group], self.reference.chains
+        if self.target.likelihood == "categorical":
+            return {"total_variation": (0.0, float(posterior_distance(self.reference.mcse)[rows].mean()))}
         draws = self.predictive[rows]
         count = draws.shape[1]
         found = {}
         for name, order in (("wasserstein", 1), ("w2", 2)):
             unit = float(distances.noise_floor(draws, order).mean()) / np.sqrt(2 / (count // 2))
-            squares = unit**2 * (1 / DRAWS + 1 / count)
+            square = unit**2 / count
             if chains > 1:
                 share = 1 + 1 / (chains - 1)
                 apart = self.ceiling[group][name].value ** 2 - unit**2 * share * chains / count
-                squares += max(apart, 0.0) / share / chains
-            found[name] = float(np.sqrt(squares))
+                square += max(apart, 0.0) / share / chains
+            found[name] = unit / np.sqrt(DRAWS), np.sqrt(square)
         return found
 
     @cached_property
     def draws(self) -> DrawCurve | None:
         """How far independent draws of the posterior are from the reference, over all test points, by the last ranked measure."""
         rows, name = self.resampling.groups[ALL], measures.RANKED[self.target.likelihood][-1]
-        exact = self.floor[ALL].get(name)
-        return None if exact is None else draw_curve(self.reference, rows, exact)
+        if self.reference.external:
+            return None
+        return draw_curve(self.reference, rows, self.floor[ALL][name], self._errors(ALL)[name][1])
 
     def _chain(self, k: int) -> Estimates:
         """Grade a chain against the others; what needs samples is left out where the reference has none."""

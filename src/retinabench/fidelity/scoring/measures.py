@@ -21,9 +21,10 @@ degrees of freedom.
 error, and independent draws are farther. What is less than half as far from the reference, or less than a quarter from one chain,
 has used it; so has what equals it, the mean of some of its chains, samples or states, or holds such samples or draws of y.
 
-**Equivalent draws.** The mean of n independent draws of the posterior is a submission too. Its distance falls as 1 / √n, on every
-target from another first value, so that the number of draws compares targets where distances do not. A submission no farther than
-the reference's own error has at least as many draws as are as far as that error.
+**Equivalent draws** (version 2). The mean of n independent draws of the posterior is a submission too. Its distance from the posterior
+falls as 1 / √n, on every target from another first value, so that the number of draws compares targets where distances do not. The
+distance d from the reference also holds the reference's own error e; the errors are independent, so that √(d² - e²) is the distance from
+the posterior. Where it is no larger than e, at d ≤ √2 e, the number is at least that of the draws that are as far as e.
 
 **Order.** Rows in another order name the right class as often as chance: Σ_c (share of rows that are named c) (share of points that
 are c). Where the reference names it more often, a submission no better than chance is marked and not ranked. Counted runs are
@@ -385,21 +386,22 @@ POINTS = 64  # of a regression, evenly spaced: sorting draws is slow
 
 @dataclass(frozen=True)
 class DrawCurve:
-    """The mean distance of n independent draws from the reference, and the reference's own error."""
+    """The mean distance of n independent draws from the posterior, that of a perfect submission from the reference, and the reference's own error."""
 
     distance: tuple[float, ...]
     floor: float
+    error: float
 
     @property
     def most(self) -> float:
-        """The number of draws that are as far as the reference's own error."""
+        """The number of draws that are as far from the posterior as the reference is."""
         return self._invert(max(self.floor, 1e-12))
 
     def draws(self, distance: float) -> float:
-        """Return the number of draws that are as far as `distance`, at most `most`; below 1 where one draw is nearer."""
+        """Return the number of draws that are as far from the reference as `distance`, at most `most`; below 1 where one draw is nearer."""
         if not np.isfinite(distance):
             return float("nan")
-        return float(min(self._invert(max(distance, 1e-12)), self.most))
+        return float(min(self._invert(np.sqrt(max(distance**2 - self.error**2, 1e-24))), self.most))
 
     def _invert(self, distance: float) -> float:
         known, counts = np.log(self.distance[::-1]), np.log(COUNTS[::-1])
@@ -409,26 +411,26 @@ class DrawCurve:
         return float(COUNTS[end] * (self.distance[end] / distance) ** 2)
 
 
-def draw_curve(reference: Reference, rows: NDArray[np.intp], floor: float) -> DrawCurve | None:
+def draw_curve(reference: Reference, rows: NDArray[np.intp], floor: float, error: float) -> DrawCurve | None:
     """Return the distances of independent draws, or None where the reference keeps none."""
     generator = numpy_generator(0, "equivalent draws")
     if reference.chain_probs is not None:
         if reference.samples is None:
             return None
         samples = reference.samples[:, rows].astype(np.float64)
-        return _curve(lambda n: _of_probabilities(samples, n, generator), floor)
+        return DrawCurve(_curve(lambda n: _of_probabilities(samples, n, generator)), floor, error)
     if reference.external:
         return None
     mean, std, draws = _components(reference, rows)
     levels = ((np.arange(DRAWS) + 0.5) * draws.shape[1] / DRAWS).astype(np.intp)  # as many as a submission has
     draws = np.sort(draws, axis=1)[:, levels].T
-    return _curve(lambda n: _of_draws(mean, std, draws, n, generator), floor, most=REPEATS[1])
+    return DrawCurve(_curve(lambda n: _of_draws(mean, std, draws, n, generator), most=REPEATS[1]), floor, error)
 
 
-def _curve(measure: Callable[[int], float], floor: float, most: int = 200) -> DrawCurve:
+def _curve(measure: Callable[[int], float], most: int = 200) -> tuple[float, ...]:
     repeats = [min(most, max(REPEATS[0] // n, REPEATS[1])) for n in COUNTS]
     found = [float(np.mean([measure(n) for _ in range(times)])) for n, times in zip(COUNTS, repeats, strict=True)]
-    return DrawCurve(tuple(np.minimum.accumulate(found).tolist()), floor)
+    return tuple(np.minimum.accumulate(found).tolist())
 
 
 def _of_probabilities(samples: Values, n: int, generator: np.random.Generator) -> float:
