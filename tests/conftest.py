@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from support.legible import legible, undrawn  # noqa: F401
 
 os.environ["RETINABENCH_CACHE"] = ""  # no test reads or writes the user's files
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the thousands of tests and modules that live until the end: each full pass took a second."""
+    gc.collect()
+    gc.freeze()
 
 
 def shared_path(*parts: str) -> Path:

@@ -1,7 +1,5 @@
 """What a reader learns of the five grades from `score`, `report` and `clinic`."""
 
-from __future__ import annotations
-
 import json
 import re
 

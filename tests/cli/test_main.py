@@ -1,7 +1,5 @@
 """How verbs become an application: the help of each ends with its example and names its values."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -15,7 +13,7 @@ import pytest
 from rich.table import Table
 
 import retinabench as rb
-from retinabench.cli.application import ExitCode, print_notes, print_table, say, say_error
+from retinabench.cli.application import print_notes, print_table, say, say_error
 from retinabench.cli.fidelity import VERBS
 from retinabench.cli.main import GROUPS, main, verbs_of
 from retinabench.cli.main import run as run_main
@@ -47,25 +45,6 @@ def test_control_characters_are_spelled_out_everywhere(capsys):
     assert RED not in found.err
     assert found.out.count("[31mb") == 2
     assert found.err.count("[31mb") == 2
-
-
-def test_exit_codes_are_those_of_the_documentation():
-    assert {one.name: int(one) for one in ExitCode} == {
-        "DONE": 0, "FAILED": 1, "WRONG_INPUT": 2, "REFUSED": 3, "REFUTED": 4, "INTERRUPTED": 130,
-    }  # fmt: skip
-
-
-# As on a machine without PyTorch, wherever the tests run.
-NO_TORCH = """
-import sys
-
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-sys.meta_path.insert(0, NoTorch())
-"""
 
 
 def write_csv(path, n=60, change=None):
@@ -264,28 +243,6 @@ def test_ctrl_c_during_a_finalizer_is_repeated():
     )
     assert (done.returncode, done.stderr) == (130, "")
     assert time.monotonic() - began < 45
-
-
-WITHOUT_TORCH = """
-from retinabench.cli.main import run
-from retinabench.reports.papers import write
-write.figures_of = lambda *_: ([], [])  # drawing takes ten times as long as the rest
-for words in (
-    "list methods", "tune --help", "score p.csv -q", "report p.csv -q", "report p.csv --tables -q", "inspect p.csv"
-):
-    assert run([*words.split(), *(["--bootstrap", "10"] if " -q" in words else [])]) == 0, words
-assert run(["train", "--data", "."]) == 2
-"""
-
-
-def test_the_right_hand_side_never_imports_torch_and_training_says_how_to_install_it(tmp_path):
-    write_csv(tmp_path / "p.csv")
-    done = subprocess.run(
-        [sys.executable, "-c", NO_TORCH + WITHOUT_TORCH], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "MC dropout" in done.stdout
-    assert "pip install 'retinabench[train]'" in done.stderr.splitlines()[-1]
 
 
 def test_what_is_no_file_or_cannot_be_named_is_one_line(tmp_path, capsys):

@@ -1,7 +1,5 @@
 """What README and docs tell a user to type: every command parses, every Python text compiles, and README's run."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import re
@@ -55,6 +53,11 @@ COMMANDS = [
 ]
 
 
+PAPERS = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8").partition("## Every row")[2]
+PAPER_ROWS = re.findall(r"^\| ([^|]+) \| `retinabench ([^`]+)` \| ([^|]+) \|$", PAPERS, re.MULTILINE)
+COMMANDS += [pytest.param(shlex.split(command), id=f"papers: {row}") for row, command, _ in PAPER_ROWS]
+
+
 APPLICATION = typer.main.get_command(command_line())
 
 
@@ -67,6 +70,11 @@ def test_a_command_parses(words):
         command = command.commands[verb]
     if words not in (["-h"], ["--help"]):
         command.make_context(command.name, list(words))
+
+
+def test_every_row_of_the_papers_has_a_command_and_lacks_no_more_than_data_and_a_gpu():
+    assert len(PAPER_ROWS) == len(re.findall(r"^\| (?!row |---)", PAPERS.replace("|---", "---"), re.MULTILINE)) > 50
+    assert {status for *_, status in PAPER_ROWS} <= {"works", "needs data", "needs data and a GPU"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -145,37 +153,6 @@ def test_relative_links_lead_to_files_of_this_repository(page):
     links = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", page.read_text(encoding="utf-8"))
     targets = {"".join(link).partition("#")[0] for link in links if not re.match("https?:|mailto:|#", "".join(link))}
     assert [one for one in targets if not page.parent.joinpath(one).exists()] == []
-
-
-MADE = {"commands.md", "formulas.md", "tutorials"}
-PROSE = [page for page in PAGES if not {page.name, page.parent.name} & MADE]
-
-
-def paragraphs(page):
-    """The paragraphs and list entries of a page with their first lines; no code, tables, headings, pictures."""
-    text = page.read_text(encoding="utf-8")
-    text = re.sub(r"^ *```.*?^ *```", lambda block: "\n" * block[0].count("\n"), text, flags=re.M | re.S)
-    first, words = 0, []
-    for number, line in enumerate([*text.splitlines(), ""], start=1):
-        body = line.strip()
-        prose = bool(body) and not body.startswith(("|", "#", "!", "<")) and not line.startswith("    ")
-        if words and (not prose or re.match(r"[-*>] |\d+\. ", body)):
-            yield first, " ".join(words)
-            words = []
-        if prose:
-            first, words = first if words else number, [*words, re.sub(r"^\d+\. ", "", body)]
-
-
-def numbers(paragraph):
-    """The numbers that a reader has to hold in mind: no code, links, bracketed intervals, dates, or years of citations."""
-    text = re.sub(r"`[^`]*`|\[[^\]]*\](\([^)]*\))?|\d{4}-\d\d-\d\d|\b(19|20)\d\d\b", "", paragraph)
-    return re.findall(r"(?<![\w.])(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?!\w)", text)
-
-
-@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.stem)
-def test_a_paragraph_has_at_most_five_numbers(page):
-    found = [(f"{page.relative_to(ROOT)}:{line}", numbers(text)) for line, text in paragraphs(page)]
-    assert [(place, some) for place, some in found if len(some) > 5] == []
 
 
 def test_the_made_pages_are_those_of_this_version():

@@ -40,13 +40,6 @@ def test_the_csv_has_one_row_per_image():
     assert {row["action"] for row in csv.DictReader(io.StringIO(referral_list(FILE).to_csv().decode()))} == {""}
 
 
-def test_what_is_refused():
-    with pytest.raises(InputError, match=r"share of 1\.5"):
-        referral_list(FILE, share=1.5)
-    with pytest.raises(InputError, match="no image of the test split"):
-        referral_list(FILE.select(split="validation"))
-
-
 P = [0.1, 0.3, 0.5, 0.8]
 
 
@@ -140,9 +133,3 @@ def test_what_no_rule_says_is_refused(tmp_path, content, says):
     (tmp_path / "t.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match=says):
         read_rule(tmp_path / "t.json")
-
-
-def test_a_refuted_certificate_is_not_applied(tmp_path):
-    (tmp_path / "t.json").write_text(json.dumps(REFERRAL | {"sets": {"in_domain": {"guarantee": "broken"}}}))
-    with pytest.raises(InputError, match="the labels of in-domain refute it"):
-        rb.apply(FILE, tmp_path / "t.json")

@@ -1,7 +1,5 @@
 """The cluster bootstrap against its exact variance; Wilson and Clopper-Pearson against golden values."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np
@@ -111,15 +109,6 @@ def test_a_constant_is_not_certain():
     assert percentile_interval(np.ones(50), points=True) == (1.0, 1.0)
 
 
-def test_bad_options_say_so():
-    with pytest.raises(InputError, match="replicates"):
-        cluster_bootstrap(mean_and_total, PATIENT, replicates=0)
-    with pytest.raises(InputError, match="seed"):
-        cluster_bootstrap(mean_and_total, PATIENT, seed=-1)
-    with pytest.raises(InputError, match="level"):
-        percentile_interval(np.ones(10), 95)
-
-
 @pytest.mark.parametrize("clusters", [3, KEPT_PATIENTS + 1])
 def test_draws_that_are_kept_are_those_that_are_drawn(clusters):
     codes = np.arange(2 * clusters) % clusters
@@ -133,15 +122,6 @@ def test_draws_that_are_kept_are_those_that_are_drawn(clusters):
 
 def rows(numbers):
     return np.array([[number, number**2] for number in numbers], float)
-
-
-@pytest.mark.parametrize("workers", [None, 1, 2, 5])
-def test_rows_come_in_their_order_with_any_number_of_workers(workers):
-    told = []
-    found = stacked(rows, 1000, 2**15, workers=workers, advance=told.append)
-    assert found.tolist() == rows(range(1000)).tolist()
-    assert sum(told) == 1000
-    assert max(told) == 2  # blocks of 2^16 numbers
 
 
 def test_work_is_shared_among_threads():

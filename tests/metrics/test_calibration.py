@@ -1,7 +1,5 @@
 """Calibration errors, diagrams, lines and the parts of the Brier score."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,39 +19,11 @@ from retinabench.metrics.calibration import (
     line_intervals_of,
 )
 from retinabench.metrics.weighted_images import Cases
-from support.shared_inputs import answers, cases_of, images
-
-GOLDEN = {
-    "ece_top_width15": ("top_label", 15),
-    "ece_top_width10": ("top_label", 10),
-    "ece_pos_width15": ("positive_class", 15),
-    "ece_pos_width10": ("positive_class", 10),
-}
+from support.shared_inputs import images
 
 
 def reliability(label, prob, weight=None, of="positive_class", bins=15):
     return calibration.bins_of(Cases(label, prob).weighted(weight), of, bins)
-
-
-def truth():
-    return answers("own_outputs")["calibration_n400"]
-
-
-@pytest.mark.parametrize("name", GOLDEN)
-def test_golden_ece(name):
-    y, p, _ = cases_of("n400")
-    of, bins = GOLDEN[name]
-    found = reliability(y, p, of=of, bins=bins).expected_error()
-    assert found == pytest.approx(truth()[name], abs=1e-12)
-
-
-def test_golden_murphy():
-    y, p, _ = cases_of("n400")
-    found, t = calibration.murphy_of(Cases(y, p).weighted()), truth()
-    assert found.brier == pytest.approx(t["brier"], abs=1e-12)
-    assert found.skill == pytest.approx(t["brier_skill"], abs=1e-12)
-    for name in ("reliability", "resolution", "uncertainty", "within_bin"):
-        assert getattr(found, name) == pytest.approx(t["murphy10"][name], abs=1e-12)
 
 
 @settings(max_examples=50, deadline=None)
@@ -154,14 +124,6 @@ def test_null_band_holds_a_calibrated_model_and_not_an_overconfident_one():
     assert reliability(y, bent).expected_error() > highest
 
 
-def test_golden_line():
-    y, p, _ = cases_of("n400")
-    found, t = calibration_line_of(Cases(y, p).weighted()), truth()
-    assert (found.intercept, found.slope) == pytest.approx(t["calibration_intercept_slope"], abs=1e-7)
-    assert found.in_the_large == pytest.approx(t["calibration_in_the_large_offset"], abs=1e-7)
-    assert found.observed_over_expected == pytest.approx(t["observed_over_expected"], abs=1e-12)
-
-
 def test_line_against_sklearn_with_weights():
     rng = np.random.default_rng(3)
     p = rng.random(500)
@@ -171,6 +133,10 @@ def test_line_against_sklearn_with_weights():
     found = calibration_line_of(Cases(y, p).weighted(w))
     assert found.slope == pytest.approx(model.coef_[0, 0], abs=1e-5)
     assert found.intercept == pytest.approx(model.intercept_[0], abs=1e-5)
+    assert w @ expit(logit(p) + found.in_the_large) == pytest.approx(
+        w @ y, rel=1e-7
+    )  # the offset alone makes the sums equal
+    assert found.observed_over_expected == pytest.approx(w @ y / (w @ p))
 
 
 def test_line_without_a_maximum_is_undefined():
@@ -221,17 +187,6 @@ def test_prior_correction_undoes_class_weights():
         correct_prior([0.5], 0)
 
 
-KEYS = (
-    "line_intercept line_slope line_in_the_large line_observed_over_expected line_intercept_low line_intercept_high "
-    "line_slope_low line_slope_high line_in_the_large_low line_in_the_large_high line_observed_over_expected_low "
-    "line_observed_over_expected_high brier_reliability brier_resolution brier_uncertainty brier_within_bin brier_skill "
-    "null_ece_top_label_mean null_ece_top_label_low null_ece_top_label_high calibration_error_top_label "
-    "calibration_error_top_label_low calibration_error_top_label_high null_ece_positive_class_mean "
-    "null_ece_positive_class_low null_ece_positive_class_high calibration_error_positive_class "
-    "calibration_error_positive_class_low calibration_error_positive_class_high"
-)
-
-
 def scored(images: int, bend: float = 1.0) -> tuple[rb.SetScores, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(4)
     p = rng.uniform(0.05, 0.95, images)
@@ -240,10 +195,9 @@ def scored(images: int, bend: float = 1.0) -> tuple[rb.SetScores, np.ndarray, np
     return rb.score(rb.Predictions(np.arange(images), y, p), bootstrap=0)["in_domain"], y, p
 
 
-def test_the_json_is_flat_and_every_number_is_the_one_of_its_definition():
+def test_every_number_of_the_json_is_the_one_of_its_definition():
     found, y, p = scored(500)
     content = found.to_dict()["calibration"]
-    assert set(content) == set(KEYS.split())
     parts = [content[f"brier_{part}"] for part in ("reliability", "resolution", "uncertainty", "within_bin")]
     assert parts[0] - parts[1] + parts[2] + parts[3] == pytest.approx(np.mean((p - y) ** 2))
     assert content["line_observed_over_expected"] == pytest.approx(y.sum() / p.sum())
@@ -260,18 +214,6 @@ def test_intervals_hold_the_truth(bend):
     assert line.high - line.low < 0.1
     assert null.low < null.value < null.high
     assert (found["ece_positive_class"].value > 2 * null.high) == (bend != 1)
-
-
-def test_robust_errors_of_independent_images_are_those_of_the_information():
-    """At n = 20,000 of a true model the sandwich equals the inverse information to a few percent."""
-    rng = np.random.default_rng(1)
-    x = rng.normal(-1, 1, 20_000)
-    p = expit(x)
-    found = calibration_summary(rng.random(len(p)) < p, p, np.arange(len(p)))
-    design, v = np.column_stack([np.ones(len(x)), x]), p * (1 - p)
-    error = np.sqrt(np.diag(np.linalg.inv((design * v[:, None]).T @ design)))
-    for one, expected in zip((found.intercept, found.slope), error, strict=True):
-        assert (one.high - one.low) / 2 / 1.96 == pytest.approx(expected, rel=0.05)
 
 
 def test_intervals_cover_with_correlated_eyes():

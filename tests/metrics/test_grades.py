@@ -1,7 +1,5 @@
 """Scores of the grades against scikit-learn, brute force and hand values; the interval of kappa on patients of a known model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, log_loss
@@ -48,24 +46,6 @@ def test_replicates_are_the_scores_of_each_weighting():
     for spec in GRADE_SCORES.values():
         each = [spec(Weighted(cases, row)) for row in rows]
         np.testing.assert_allclose(spec(Weighted(cases, rows)), each, rtol=1e-12)
-
-
-def test_hand_values():
-    """Three images: right, two grades too low, and severe called healthy."""
-    prob = [[0.6, 0.4, 0, 0, 0], [0.5, 0.1, 0.4, 0, 0], [0.7, 0.1, 0, 0.2, 0]]
-    found = rb.Predictions.from_softmax(prob, list("abc"), grades=[0, 2, 3])
-    w = cases_of(found, np.array([1.0, 3.0, 2.0])).weighted()
-    scores = {name: spec(w) for name, spec in GRADE_SCORES.items()}
-    assert scores["grade_accuracy"] == pytest.approx(1 / 3)
-    assert scores["grade_error"] == pytest.approx((0 + 2 + 3) / 3)
-    assert scores["severe_called_healthy"] == 1
-    assert scores["quadratic_kappa"] == pytest.approx(0)  # every image is called the same
-    # F of each image less the step at its grade: .6 - 1, 1, 1, 1; .5, .6, 1 - 1, 1 - 1; .7, .8, .8, 1 - 1
-    rps = (0.16 + 0.25 + 0.36 + 0.49 + 0.64 + 0.64) / 4 / 3
-    assert scores["rps"] == pytest.approx(rps)
-    assert scores["grade_nll"] == pytest.approx(-np.log([0.6, 0.4, 0.2]).mean())
-    # b (2) goes first, then c (3): means of 0, 2, 3; of 0, 3; of 0
-    assert scores["referral_grade_error_area"] == pytest.approx((5 / 3 + 3 / 2 + 0) / 3)
 
 
 def test_the_curve_is_the_mean_error_of_the_retained_images():

@@ -1,7 +1,5 @@
 """Certificates as JSON: what is read, what is refused, and what counts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -196,25 +194,6 @@ def test_patients_without_labels_change_nothing():
     assert len(set(path[day >= FIRST + 200].round(12))) <= 1
     assert found.windows[-1].labelled == 0
     assert np.isnan(found.windows[-1].calibration.value)
-
-
-def returning(rng, patients, **second):
-    """The same patients a year later, another day each; `second` changes their images."""
-    first = follow_up(rng, patients)
-    again = replace(first, image_id=np.array([f"{one}-again" for one in first.image_id]), day=first.day + 366)
-    return type(first).together([first, replace(again, **{name: change(again) for name, change in second.items()})])
-
-
-def test_total_failure_in_returning_patients_raises_the_alarm():
-    """Second visits are called healthy with P = .01: all disease is missed, with certainty."""
-    images = returning(
-        np.random.default_rng(4), 400,
-        prob=lambda one: np.full(len(one), 0.01), uncertainty=lambda one: np.full(len(one), 0.01),
-    )  # fmt: skip
-    reference = follow_up(np.random.default_rng(5), 400, name="v")
-    found = monitor(images, certified(f"selective_risk={1.3 * true_risk():.3f}"), reference=reference)
-    assert found.combined.alarm >= FIRST + 366
-    assert found.drift.alarm >= FIRST + 366
 
 
 def test_patients_who_are_misjudged_again_and_again_raise_no_false_alarm():

@@ -82,6 +82,7 @@ def test_images_are_listed_as_they_are_counted_and_rules_refer_more_and_more(scr
     assert grid.to_dict()["frozen"] == list(grid.frozen)
 
 
+@pytest.mark.parametrize("screening", ["total"], indirect=True)
 def test_a_group_lists_its_own_images_and_memory_is_bounded(screening, predictions, monkeypatch):
     report, grid = screening
     for name, groups in grid.outcomes.items():

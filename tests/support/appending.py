@@ -1,7 +1,5 @@
 """Rows of a result table, and processes that append them."""
 
-from __future__ import annotations
-
 from retinabench.experiments.many import Result, ResultTable
 
 IDENTITY = {"version": "1.0", "protocol": 2, "fingerprint": "abc"}

@@ -1,7 +1,5 @@
 """Rankings of trials that were never trained, for tables and figures of searches."""
 
-from __future__ import annotations
-
 from retinabench.experiments.config import load_run
 from retinabench.experiments.search.ranking import Trial, TrialRanking, in_order
 from retinabench.experiments.search.space import points, read_space

@@ -1,7 +1,5 @@
 """A study of seconds: two methods on easy pictures, and an engine that computes in this process."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,6 +1,4 @@
-"""Predictive values and net benefit, against Bayes, golden numbers and brute force."""
-
-from __future__ import annotations
+"""Predictive values and net benefit, against Bayes and brute force."""
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from retinabench.metrics.clinical.screening_table import (
     two_by_two,
 )
 from retinabench.metrics.proportions import Interval, jeffreys
-from support.golden_evaluation import most_uncertain
+from support.screened import two_domains
 
 
 def test_predictive_values_are_bayes():
@@ -41,23 +39,21 @@ def test_predictive_value_intervals_cover(sens, spec):
     assert max(covered.values()) / 400 < 0.99
 
 
-def test_golden_net_benefit(data, golden):
-    want = golden["net_benefit_n400"]
-    curve = net_benefit(data["y"], data["p"], [float(t) for t in want])
-    for k, values in enumerate(want.values()):
-        assert curve.model[k] == pytest.approx(values["model"], abs=1e-12)
-        assert curve.treat_all[k] == pytest.approx(values["treat_all"], abs=1e-12)
+GIVEN = two_domains()
+Y, P = GIVEN.label, GIVEN.prob
+SENT = np.abs(P - 0.5) < np.quantile(np.abs(P - 0.5), 0.2)
 
 
-def test_net_benefit_with_referral_by_brute_force(data):
-    sent, thresholds = most_uncertain(data, 0.8), np.array([0.1, 0.35])
-    curve = net_benefit(data["y"], data["p"], thresholds, referred=sent, reader=(0.9, 0.95), referral_cost=0.02)
+def test_net_benefit_with_referral_by_brute_force():
+    thresholds = np.array([0.1, 0.35])
+    curve = net_benefit(Y, P, thresholds, referred=SENT, reader=(0.9, 0.95), referral_cost=0.02)
     for k, t in enumerate(thresholds):
-        table = two_by_two(data["y"][~sent], data["p"][~sent] >= t)
-        tp = table.tp + 0.9 * data["y"][sent].sum()
-        fp = table.fp + 0.05 * (1 - data["y"][sent]).sum()
-        want = tp / 400 - fp / 400 * t / (1 - t) - 0.02 * sent.mean()
+        table = two_by_two(Y[~SENT], P[~SENT] >= t)
+        tp = table.tp + 0.9 * Y[SENT].sum()
+        fp = table.fp + 0.05 * (1 - Y[SENT]).sum()
+        want = tp / 300 - fp / 300 * t / (1 - t) - 0.02 * SENT.mean()
         assert curve.model[k] == pytest.approx(want, abs=1e-14)
+        assert curve.treat_all[k] == pytest.approx(Y.mean() - (1 - Y.mean()) * t / (1 - t), abs=1e-14)
 
 
 def test_net_benefit_intervals_cover_and_never_collapse():
@@ -81,12 +77,11 @@ def test_net_benefit_intervals_cover_and_never_collapse():
     assert none.low[0] < 0 < none.high[0]
 
 
-def test_net_benefit_of_referral_with_intervals(data):
-    sent = most_uncertain(data, 0.8)
-    arguments = {"referred": sent, "reader": (0.9, 0.95), "referral_cost": 0.02}
-    curve = net_benefit(data["y"], data["p"], [0.1, 0.3], cluster=data["patient"], **arguments)
-    assert curve.model == pytest.approx(net_benefit(data["y"], data["p"], [0.1, 0.3], **arguments).model)
-    dear = net_benefit(data["y"], data["p"], [0.1], cluster=data["patient"], **(arguments | {"referral_cost": 0.5}))
+def test_net_benefit_of_referral_with_intervals():
+    arguments = {"referred": SENT, "reader": (0.9, 0.95), "referral_cost": 0.02}
+    curve = net_benefit(Y, P, [0.1, 0.3], cluster=GIVEN.patient_id, **arguments)
+    assert curve.model == pytest.approx(net_benefit(Y, P, [0.1, 0.3], **arguments).model)
+    dear = net_benefit(Y, P, [0.1], cluster=GIVEN.patient_id, **(arguments | {"referral_cost": 0.5}))
     assert dear.low[0] < dear.model[0] < dear.high[0]
     assert dear.over_all_low[0] < dear.model[0] - dear.treat_all[0] < dear.over_all_high[0]
     assert (curve.low < curve.model).all()

@@ -1,13 +1,27 @@
 """Goals as a user states them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
+import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees.goals import TARGETS, Goal, as_goals, ratio_interval
-from support.six_images import cases
+from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases, as_goals, ratio_interval
+
+GRADES = [0, 2, 3, 0, 4, 0]
+
+
+def cases(per="image", grade=GRADES):
+    return ReferralCases.of(
+        rb.Predictions(
+            list("abcdef"),
+            [0, 1, 1, 0, 1, 0],
+            [0.2, 0.3, 0.9, 0.8, 0.4, 0.1],
+            patient_id=["p", "p", "p", "q", "q", "r"],
+            uncertainty=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+            grade=grade,
+        ),
+        per=per,
+    )
 
 
 def test_goals_are_read_and_wrong_ones_refused():

@@ -1,7 +1,5 @@
 """Thresholds chosen on validation patients and what they do on others."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -91,13 +89,6 @@ def test_what_is_certified_is_what_is_printed_when_diseased_patients_have_more_i
     assert thresholds["image"] < thresholds["patient-image"]  # images of diseased patients are harder
 
 
-def test_labels_that_refute_a_certificate_are_heard():
-    predictions = rb.read_predictions(shared_path("cases", "shift2.csv"))
-    found = transfer(predictions, "selective_risk", 0.05, delta=0.05, bootstrap=20)
-    assert found.broken == ("shifted",)
-    assert found["in_domain"].guarantee == "not refuted"
-
-
 def test_a_refused_column_is_named_with_its_file_and_what_to_do():
     split = ["validation", "validation", "validation", "test"]
     columns = {"split": split, "patient_id": ["p", "p", "q", "r"], "source": "a.csv"}
@@ -112,18 +103,6 @@ def test_a_refused_column_is_named_with_its_file_and_what_to_do():
         rb.triage(p, ["severe_sensitivity=.9"])
     with pytest.raises(InputError, match=most):
         rb.triage(p, ["npv=.9"], delta=0.1, most_images=1)
-
-
-def test_refused_transfers_say_why():
-    predictions = study()
-    found = transfer(predictions, "selective_risk", 0.0001, delta=0.1, bootstrap=20)
-    assert found.refused
-    assert found.sets == {}
-    assert found.certificate.why
-    assert found.to_dict()["certificate"]["why"] == found.certificate.why
-    assert "too few" in found.certificate.why or "no lower" in found.certificate.why
-    never = transfer(predictions, "selective_risk", 0.0, bootstrap=20)
-    assert (never.threshold is None) == (never.choice.why is not None)
 
 
 def test_a_refusal_without_any_evidence_is_quiet():

@@ -1,7 +1,5 @@
 """Curves of one set against the curves of the scores."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import fields
 

@@ -1,7 +1,5 @@
 """The figures of the page hold the numbers that they are given, in the places that they state."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,16 +1,12 @@
 """The page agrees with the files beside it, needs nothing but itself, and is the same every time."""
 
-from __future__ import annotations
-
 import csv
-import io
 import json
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import retinabench as rb
 from retinabench.core.errors import InputError
@@ -22,7 +18,21 @@ from retinabench.reports.evaluation.terminal import comparison_table, scores_tab
 from retinabench.reports.evaluation.write import CONTENTS, write_report
 from retinabench.reports.toolkit.number_format import Quantity
 from support.fake_predictions import METHODS, population, predictions
-from support.reading_pages import Reader, Written, round_image, without_script
+from support.reading_pages import Reader, Written, printed, round_image, without_script
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory) -> Written:
+    """Three methods, one of them with three seeds, two sets, images."""
+    people = population(240, 160)
+    methods = {
+        name: [predictions(name, seed, people) for seed in range(3 if name == "MC dropout" else 1)]
+        for name in list(METHODS)[:3]
+    }
+    out = tmp_path_factory.mktemp("report")
+    return Written.read(
+        write_report(methods, out, EvaluationSettings(bootstrap=40), title="A test", images=round_image)
+    )
 
 
 def test_every_number_of_the_page_is_in_the_table(written):
@@ -129,12 +139,6 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path):
         return [(page.parent / name).read_bytes() for name in ("index.html", "scores.json", "table.csv")]
 
     assert once(tmp_path / "a") == once(tmp_path / "b")
-
-
-def printed(table, width=80) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(table)
-    return console.export_text()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """The board of a benchmark, its baselines and its tables."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

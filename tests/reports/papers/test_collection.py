@@ -1,7 +1,5 @@
 """Files are grouped by task, data set, criterion and method before they are measured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Everything is written, listed, escaped and the same bytes every time."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace

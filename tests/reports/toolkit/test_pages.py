@@ -1,7 +1,5 @@
 """The sliders' data: texts and thumbnails of the outcomes, whatever the file holds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
