@@ -55,17 +55,6 @@ def test_score_says_how_well_the_grades_agree_and_how_often_their_sets_hold_them
     assert groups["all"]["size"]["value"] == pytest.approx(inside.sum(axis=1).mean())
 
 
-@pytest.mark.parametrize("ending", ["csv", "npz", "parquet"])
-def test_the_files_of_the_tool_keep_the_grades(table, tmp_path, ending):
-    path = tmp_path / f"ours.{ending}"
-    rb.write_predictions(rb.read_predictions(table, grades=True), path)
-    found = []
-    for file, options in ((table, ["--grades"]), (path, [])):
-        assert run(["score", str(file), *options, "-q", "--bootstrap", "20", "--json", str(tmp_path / "s.json")]) == 0
-        found.append(json.loads((tmp_path / "s.json").read_text())["sets"])
-    assert found[0] == found[1]
-
-
 @pytest.mark.parametrize("verb", ["report", "clinic"])
 def test_pages_have_a_section_on_grades_where_a_file_has_them(verb, table, predictions, tmp_path):
     plain = tmp_path / "plain.csv"

@@ -15,7 +15,8 @@ from retinabench.predictions.table import Predictions
 NAMES = ("auroc", "failure_auroc", "referral_accuracy_area")
 
 
-def output_batches():
+@pytest.fixture
+def batches():
     """Return 60 pairs of logits with their labels, in batches of 16 and a rest."""
     label = torch.arange(60) % 2
     noise = torch.randn(60, generator=torch.Generator().manual_seed(0))
@@ -28,11 +29,6 @@ def expected_scores(batches):
     logits, label = (torch.cat(parts) for parts in zip(*batches, strict=True))
     (found,) = rb.score(rb.Predictions.from_logits(logits, label=label), bootstrap=0).sets.values()
     return {name: found.scores[name].value for name in NAMES}
-
-
-@pytest.fixture
-def batches():
-    return output_batches()
 
 
 def test_torchmetrics_alone_and_in_a_collection(batches):

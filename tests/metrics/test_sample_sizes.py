@@ -144,16 +144,6 @@ def test_the_published_example_of_heart_valve_failure():
     assert sample_sizes.images_for_calibration_slope(-5 + 2.5 * nodes, weights) == pytest.approx(4544, rel=0.005)
 
 
-def test_the_slope_follows_from_the_information_of_a_logistic_regression():
-    rng = np.random.default_rng(0)
-    x = rng.normal(-1, 1.5, 500)
-    v = expit(x) * expit(-x)
-    design = np.column_stack([np.ones(500), x])
-    error = np.sqrt(np.linalg.inv((design * v[:, None]).T @ design)[1, 1])
-    width = 2 * stats.norm.ppf(0.975) * error
-    assert sample_sizes.images_for_calibration_slope(x, np.ones(500), width) == pytest.approx(500)
-
-
 def test_the_binormal_predictors_are_calibrated():
     points, weight = sample_sizes.calibrated_predictors(0.9, 0.2)
     assert weight @ expit(points) == pytest.approx(0.2, abs=1e-6)  # O/E = 1

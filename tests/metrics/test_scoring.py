@@ -46,12 +46,6 @@ def test_row_order_never_matters():
                 assert entry[key] == pytest.approx(other[key], abs=1e-12), (name, score_name, key)
 
 
-def test_one_image_is_enough():
-    found = rb.score(rb.Predictions(["a"], [1], [0.7]), bootstrap=5).to_dict()
-    assert found["sets"]["in_domain"]["scores"]["accuracy"]["value"] == 1
-    json.dumps(found, allow_nan=False)
-
-
 def test_notes_say_it_aloud():
     p = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.0, 1.0, 0.4])
     notes = " ".join(rb.score(p, bootstrap=0, uncertainty="epistemic").notes)

@@ -152,10 +152,10 @@ def exact(rgb, disc, size, blur):
 @pytest.mark.parametrize("blur", [3, 10, 30])
 def test_it_is_the_formula(blur):
     # At this radius a pixel of the image is a pixel of the square: nothing but the blur can differ.
-    rgb = retina(350)
-    disc = Circle(175.0, 175.0, 256 / 1.8)
-    got = np.asarray(graham(rgb, disc, 256, blur), float)
-    expected, inside = exact(rgb, disc, 256, blur)
+    rgb = retina(700)
+    disc = Circle(350.0, 350.0, 512 / 1.8)
+    got = np.asarray(graham(rgb, disc, 512, blur), float)
+    expected, inside = exact(rgb, disc, 512, blur)
     difference = np.abs(got - expected)[inside]
     # The average is kept in 8 bits once, and its blocks are 0.8 sigma wide: below one grey level after the factor 4.
     assert difference.mean() < 0.75
@@ -163,15 +163,15 @@ def test_it_is_the_formula(blur):
     assert (got[~inside] == 128).all()
 
 
-@pytest.mark.parametrize("cut", [(0, 30, 350, 320), (50, 0, 300, 280)])
+@pytest.mark.parametrize("cut", [(0, 60, 700, 640), (100, 0, 600, 560)])
 def test_where_the_photograph_ends_it_is_mirrored_and_grey_beyond(cut):
-    rgb = retina(350).crop(cut)
-    disc = Circle(175.0 - cut[0], 175.0 - cut[1], 256 / 1.8)
-    got = np.asarray(graham(rgb, disc, 256, 10), float)
-    full = Image.fromarray(np.pad(np.asarray(rgb), ((128, 128), (128, 128), (0, 0)), "symmetric"))
-    expected, inside = exact(full, Circle(disc.x + 128, disc.y + 128, disc.radius), 256, 10)
+    rgb = retina(700).crop(cut)
+    disc = Circle(350.0 - cut[0], 350.0 - cut[1], 512 / 1.8)
+    got = np.asarray(graham(rgb, disc, 512, 10), float)
+    full = Image.fromarray(np.pad(np.asarray(rgb), ((256, 256), (256, 256), (0, 0)), "symmetric"))
+    expected, inside = exact(full, Circle(disc.x + 256, disc.y + 256, disc.radius), 512, 10)
     there = np.asarray(Image.new("L", rgb.size, 255).crop(
-        (round(disc.x) - 128, round(disc.y) - 128, round(disc.x) + 128, round(disc.y) + 128))) > 0  # fmt: skip
+        (round(disc.x) - 256, round(disc.y) - 256, round(disc.x) + 256, round(disc.y) + 256))) > 0  # fmt: skip
     assert np.abs(got - expected)[inside & there].mean() < 0.4
     assert (got[~(inside & there)] == 128).all()
 

@@ -133,19 +133,6 @@ def test_neither_rows_nor_names_change_a_certificate():
     assert certify(other, TARGETS[:1], 0.1) == found
 
 
-def test_two_eyes_of_each_patient_make_both_estimands_one():
-    rng = np.random.default_rng(5)
-    patient = np.repeat(np.arange(200), 2)
-    label = rng.random(400) < 0.4
-    wrong = rng.random(400) < 0.02
-    uncertainty = rng.random(400).round(2)
-    thresholds = [
-        certify(ReferralCases(label, label ^ wrong, uncertainty, patient, weights(patient, per)), [Goal("selective_risk", 0.1)]).threshold
-        for per in ("image", "patient-image")
-    ]  # fmt: skip
-    assert thresholds[0] == thresholds[1]
-
-
 def test_several_goals_take_the_most_cautious_threshold():
     cases = draw(np.random.default_rng(8), 800)
     up = [Goal("selective_risk", 0.15), Goal("npv", 0.8)]

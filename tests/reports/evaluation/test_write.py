@@ -83,6 +83,7 @@ def test_the_page_needs_nothing_but_itself(written):
     assert "https:" not in page
     assert "<script" not in page
     assert "@import" not in written.html
+    assert not re.search(r"\d %", written.html), "a line may break between a number and its percent sign"
     for tag, attributes in Reader(written.html).elements:
         for name in ("src", "href", "xlink:href"):
             target = attributes.get(name)
@@ -130,15 +131,6 @@ def test_hostile_names_stay_text(tmp_path):
     assert "<script" not in without_script(html)
     assert "alert(1)" in html
     assert Reader(html).open == []
-
-
-def test_the_same_arguments_give_the_same_bytes(tmp_path):
-    def once(folder):
-        methods = {"MAP": predictions("MAP", 0, population(60, 40))}
-        page = write_report(methods, folder, EvaluationSettings(bootstrap=10), images=round_image)
-        return [(page.parent / name).read_bytes() for name in ("index.html", "scores.json", "table.csv")]
-
-    assert once(tmp_path / "a") == once(tmp_path / "b")
 
 
 @pytest.fixture(scope="module")
