@@ -75,6 +75,17 @@ def test_levels_that_are_passed_through_give_the_bits_of_those_that_are_kept(tie
     assert "steps" in vars(pairs)
 
 
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_a_few_blocks_are_ranked_anew_with_the_same_bits(blocks, monkeypatch):
+    y, p, rng = big(3_000, seed=4)
+    p, u, w = p.round(2), rng.integers(0, blocks, len(y)), rng.integers(0, 3, len(y)).astype(float)
+    few = Pairs(Cases(y, p, u)).cumulate(w, whole=True)
+    monkeypatch.setattr(ordered_pairs, "FEW_BLOCKS", 0)
+    for whole in (True, False):  # integers and floating-point numbers
+        for found, expected in zip(few, Pairs(Cases(y, p, u)).cumulate(w, whole=whole), strict=True):
+            assert (found == expected).all()
+
+
 def test_auprc_beyond_the_work_limit_marks_what_is_exact(monkeypatch):
     y, p, rng = big(3000)
     u = rng.random(3000)
