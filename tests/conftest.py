@@ -1,7 +1,5 @@
 """What all tests share: the folder of golden vectors and real photographs, where it is at hand."""
 
-from __future__ import annotations
-
 import gc
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The wheel holds every module and every data file of the package, nothing else, and stays under 10 MB."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

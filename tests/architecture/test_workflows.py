@@ -1,7 +1,5 @@
 """Workflows of others' code hold no token, and the actions that they use cannot change under the same name."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

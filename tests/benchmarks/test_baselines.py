@@ -1,7 +1,5 @@
 """The script that freezes a benchmark and collects its baselines, on a benchmark of 60 drawn images."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

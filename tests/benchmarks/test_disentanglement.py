@@ -1,7 +1,5 @@
 """Aleatoric and epistemic uncertainty against their truths: a case by hand, a simulation where they are apart, and the command."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The simulation is `benchmarks/interval_coverage.py`, whose table is `docs/tables/coverage.csv`; this is a small part of it.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

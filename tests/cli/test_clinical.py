@@ -1,7 +1,5 @@
 """`plan` and `clinic` as a user runs them: tables, files, exit codes."""
 
-from __future__ import annotations
-
 import csv
 import json
 from dataclasses import replace
@@ -351,30 +349,6 @@ def test_a_page_that_is_not_whole_at_the_end_is_no_success(file, change, tmp_pat
     assert f"{file}: is {'missing' if change is Path.unlink else 'damaged'}" in capsys.readouterr().err
 
 
-def test_the_scale_of_an_uncertainty_changes_no_alarm(folder):
-    """The order alone matters; the certificate's threshold has the same scale."""
-    rng = np.random.default_rng(3)
-    content, found = certificate(), []
-    shifted = predictions_of(follow_up(rng, 300, washed_out=0.3, change=100))
-    rb.write_predictions(shifted, folder / "shifted.csv")
-    for scale in (1.0, 1e-13, 1e-300, 1e13):
-        files = []
-        for name in ("shifted", "validation"):
-            own = lambda row: {"uncertainty": scale * (0.5 - abs(float(row["prob"]) - 0.5))}  # noqa: B023, E731
-            files.append(changed(folder, name, own).rename(folder / f"own-{name}.csv"))
-        content |= {
-            "uncertainty": "own",
-            "threshold": 0.2 * scale,
-            "certificate": content["certificate"] | {"threshold": 0.2 * scale},
-        }
-        (folder / "transfer.json").write_text(json.dumps(content))
-        assert watch(folder, *files, "--json", folder / "monitor.json") == 4
-        found.append(json.loads((folder / "monitor.json").read_text()))
-        del found[-1]["certified"], found[-1]["certificate"]
-    assert found[0]["drift"]["alarm"] is not None
-    assert all(one == found[0] for one in found)
-
-
 def test_patients_of_which_only_some_are_known_are_refused(folder, capsys):
     """One filled cell among empty ones is no reason to call 399 images independent."""
     some = changed(folder, "holds", lambda row: {"patient_id": row["patient_id"] * (row["image_id"] == "f000007")})
@@ -420,23 +394,6 @@ def test_patients_of_validation_are_known_however_they_are_written(written, code
     assert any(words in said for words in ("every patient is in the validation split", "which looks like")) is (
         code == 2
     )
-
-
-@pytest.mark.parametrize("first", [20_260_101, 9_007_199_254_740_993], ids=str)
-def test_groups_of_long_codes_are_those_of_short_ones(first, tmp_path):
-    """Numbers that print alike, or are one as floats, are different sites; the failing one is named, on the page as well."""
-    rng = np.random.default_rng(3)
-    site, label = np.repeat(np.arange(300) % 3, 2), np.repeat(rng.random(300) < 0.4, 2)
-    prob = 1 / (1 + np.exp(-(4 * label - 2 + rng.normal(size=600) - 4 * (label & (site == 2)))))
-    rows = [f"i{k},{int(label[k])},{prob[k]:.6f},p{k // 2},{site[k] + first}" for k in range(600)]
-    (tmp_path / "codes.csv").write_text("\n".join(["image_id,label,prob,patient_id,site", *rows]) + "\n")
-    out = tmp_path / "clinic.json"
-    command = ["clinic", str(tmp_path / "codes.csv"), "--json", str(out), "--out", str(tmp_path / "page")]
-    assert run([*command, "--quiet"]) == 0
-    found = json.loads(out.read_text())["sets"]["in_domain"]["subgroups"]
-    assert [(one["value"], one["images"]) for one in found["groups"]] == [(str(k + first), 200) for k in range(3)]
-    assert found["worse_than_others"]["sensitivity"] == [f"site: {first + 2}"]
-    assert f"site: {first + 2}" in (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
 
 
 def realistic(tmp_path, sites):

@@ -1,7 +1,5 @@
 """The same six files give the same p-value in every verb that says which method is better."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

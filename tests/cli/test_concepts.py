@@ -1,7 +1,5 @@
 """The options of the verbs that ask about images, and `occlude`'s own."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,21 +1,15 @@
 """The verbs of `retinabench fidelity`."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from cli.test_main import NO_TORCH, one_line
+from cli.test_main import one_line
 from retinabench.cli.main import run
 from retinabench.fidelity.densities.density import density_names
 from retinabench.fidelity.leaderboard import files
-from retinabench.fidelity.reference.reference_file import Reference, ReferenceAbout, write_reference
 from retinabench.fidelity.submissions.entries import entries
-from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import classified
 
@@ -81,27 +75,6 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(arguments, says, capsys, fake
     assert run(["fidelity", *arguments]) == 2
     assert says in one_line(capsys)
     assert not list(tmp_path.iterdir())
-
-
-def test_scoring_needs_no_torch(tmp_path, probs):
-    fundus = TARGETS["fundus"]
-    data = load(fundus).sha256
-    fake = classified(1000, 5)
-    about = ReferenceAbout(task="fundus", target=fundus.fingerprint(data), data=data, chains=4, passed=True, why=())
-    values = [np.ones((1000, 5))] * 3
-    made = Reference(about, *values, fake.mcse, fake.epistemic, fake.chain_probs, fake.samples.astype(np.float16))
-    write_reference(tmp_path / "reference.npz", made)
-    words = ["fidelity", "score", probs, "--task", "fundus", "--bootstrap", "20"]
-    words += ["--reference", str(tmp_path / "reference.npz"), "--keep", str(tmp_path / "kept")]
-    board = ["fidelity", "board", str(tmp_path / "kept"), "--out", str(tmp_path / "board"), "--bootstrap", "20"]
-    board += ["--reference", f"fundus={tmp_path / 'reference.npz'}"]
-    program = (
-        f"{NO_TORCH}\nfrom retinabench.cli.main import run\nassert run({words!r}) == 0\nassert run({board!r}) == 0\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "one chain of" in done.stdout
-    assert (tmp_path / "board" / "index.html").is_file()
 
 
 def test_from_a_run_to_the_board(tmp_path, capsys, faked, probs):

@@ -1,7 +1,5 @@
 """What a reader learns of the five grades from `score`, `report` and `clinic`."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -55,17 +53,6 @@ def test_score_says_how_well_the_grades_agree_and_how_often_their_sets_hold_them
     inside = rb.grade_sets(predictions)[predictions.split == "test"]
     assert groups["all"]["coverage"]["value"] == pytest.approx(inside[np.arange(len(test)), test.grade].mean())
     assert groups["all"]["size"]["value"] == pytest.approx(inside.sum(axis=1).mean())
-
-
-@pytest.mark.parametrize("ending", ["csv", "npz", "parquet"])
-def test_the_files_of_the_tool_keep_the_grades(table, tmp_path, ending):
-    path = tmp_path / f"ours.{ending}"
-    rb.write_predictions(rb.read_predictions(table, grades=True), path)
-    found = []
-    for file, options in ((table, ["--grades"]), (path, [])):
-        assert run(["score", str(file), *options, "-q", "--bootstrap", "20", "--json", str(tmp_path / "s.json")]) == 0
-        found.append(json.loads((tmp_path / "s.json").read_text())["sets"])
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("verb", ["report", "clinic"])

@@ -1,7 +1,5 @@
 """The verbs `leaderboard`, `submit`, `site` and `prepare BENCHMARK`, as a user calls them."""
 
-from __future__ import annotations
-
 import json
 
 from retinabench.cli.main import run

@@ -1,7 +1,5 @@
 """One spelling per option: the same name takes the same kind of value in every verb, and every option says what it is."""
 
-from __future__ import annotations
-
 import csv
 from collections import defaultdict
 

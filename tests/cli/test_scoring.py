@@ -1,7 +1,5 @@
 """The verb `score`: what it writes."""
 
-from __future__ import annotations
-
 import gc
 import json
 

@@ -1,7 +1,5 @@
 """`retinabench benchmark sites`: leave one site out, on drawn sites whose cameras differ."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`retinabench tune` from the command line: files, exit codes, one line per mistake; and its table."""
 
-from __future__ import annotations
-
 import json
 import sys
 import types

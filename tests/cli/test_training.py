@@ -1,7 +1,5 @@
 """From options to a run: which word counts where several name the same setting, and pairs of options that exclude each other."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import get_args
@@ -27,11 +25,6 @@ def test_an_option_counts_before_the_preset_and_an_override_before_the_option():
     assert configured(method="dropout").method.name == "dropout"
     assert configured(["method.name=ivon"], method="dropout").method.name == "ivon"
     assert configured(model="lenet").model.name == "lenet"
-
-
-def test_folders_task_and_seed_are_those_of_the_options():
-    found = configured(seed=4, shifted=Path("far"), task="in_domain")
-    assert (found.data, found.shifted, found.task, found.seed) == ("data", "far", "in_domain", 4)
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))

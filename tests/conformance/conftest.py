@@ -1,7 +1,5 @@
 """Small trainings that the checks of all methods share."""
 
-from __future__ import annotations
-
 import pytest
 
 from retinabench.experiments.config import load_run

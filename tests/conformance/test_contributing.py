@@ -1,7 +1,5 @@
 """The recipes of CONTRIBUTING.md, followed to the letter in a copy of the tree, which must then pass lint and tests."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Every data set of `DATASETS` through one oracle: sound records, images of the asked size, the same every time."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What README and docs tell a user to type: every command parses, every Python text compiles, and README's run."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import re

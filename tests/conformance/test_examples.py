@@ -1,7 +1,5 @@
 """Every example and notebook runs as a user would run it, in an empty folder and without a warning, and says what it promises."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Legal files that leave little to score: valid JSON, a reason at every null, never a traceback, never a warning."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every method of `METHODS` through the checks of `experiments/conformance.py`; stops, compositions, precision, and its samples."""
 
-from __future__ import annotations
-
 import filecmp
 from functools import cached_property
 

@@ -4,8 +4,6 @@ An option behind a verb (`retinabench transfer --goal 0.05`, `transfer --goal`) 
 command whose help it is, to a command that runs the code of the message, or to one that the page names.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Every method trains, continues, saves and exports a user's own network (`support/own_network.py`)."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """The rows of the five papers in docs/papers.md: each has a command that exists, a status, and a test that runs it at small size."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

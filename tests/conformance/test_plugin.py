@@ -1,7 +1,5 @@
 """The example plug-in, installed: its method and its data set work in every verb and in worker processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

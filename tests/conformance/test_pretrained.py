@@ -1,7 +1,5 @@
 """Every method on a pretrained network: its cached features, and the network itself with its first stages frozen."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A logistic regression on the colours and the fine structure of 32-pixel pictures
 dealt to validation and test again and again; what is drawn is the split, the pictures stay.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

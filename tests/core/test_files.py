@@ -1,7 +1,5 @@
 """Lists of checksums: what they accept, what they find, and that `sha256sum` reads them."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Results as JSON content, as rows, as HTML and as a pandas DataFrame."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The first complaint about a configuration, as one line with its key and the nearest valid one."""
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The environment of child processes, and what becomes of them when one is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A killable folder: who may work in it, what it was begun with, and when it is done."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """Files in parts read as one."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

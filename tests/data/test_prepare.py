@@ -287,16 +287,6 @@ def test_a_shard_takes_no_more_than_100_mib():
         assert sum(len(shard.sources) for shard in shards) == len(records)
 
 
-def test_a_full_disk_is_one_clear_line(good, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RuntimeError, match="no space left on the disk"):
-        made(good, tmp_path / "full")
-    assert list((tmp_path / "full").iterdir()) == []
-
-
 PEAK = """
 import sys
 from pathlib import Path

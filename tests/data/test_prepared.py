@@ -1,7 +1,5 @@
 """Shards of pixels: what is written is mapped again, and another array is refused."""
 
-from __future__ import annotations
-
 import gc
 import json
 import pickle

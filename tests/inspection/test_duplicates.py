@@ -1,7 +1,5 @@
 """The table of original files."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Counts of a data set against counts by hand."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 from itertools import combinations

@@ -1,7 +1,6 @@
 """Contact sheets."""
 
-from __future__ import annotations
-
+import io
 import json
 import os
 import re
@@ -10,13 +9,16 @@ import stat
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
 from retinabench.cli.main import run
+from retinabench.data.dataset import make_records
 from retinabench.data.prepared import open_prepared
+from retinabench.data.synthetic.fundus import draw
 from retinabench.inspection.alignment import Alignment
 from retinabench.inspection.duplicates import LEAST, CopyGroup, CopyPair
 from retinabench.inspection.inspection import Outlier, inspect_data
@@ -31,9 +33,45 @@ from retinabench.inspection.page import (
     write_inspection,
 )
 from support.browsers import check_page
-from support.faulty_images import HOSTILE, N
-from support.helpers import make_prepared
+from support.helpers import make_prepared, make_retinas, write_files
 from support.reading_pages import without_script
+
+N, SIDE = 48, 64
+HOSTILE = '<script>alert("1")</script>|`x`'
+
+
+def write_faulty(folder: Path) -> Path:
+    """48 drawn retinas: 1 copies 0 across splits with another grade, 3 is 2 saved again, 5 is black."""
+    images = np.stack([draw(k, size=SIDE, masks=False).image for k in range(N)])
+    images[1] = images[0]
+    with io.BytesIO() as out:
+        Image.fromarray(images[2]).save(out, "JPEG", quality=90)
+        images[3] = np.asarray(Image.open(out).convert("RGB"))
+    images[5] = 0
+    split = np.where(np.arange(N) % 4 == 1, "test", "train")
+    grade = np.arange(N) % 5
+    grade[[2, 3]] = 2
+    names = [f"i{k:02d}" for k in range(N)]
+    names[0] = HOSTILE
+    patients = [f"p{k}" for k in range(N)]
+    patients[8] = patients[9]  # train and test
+    records = make_records(names, grade, patient_id=patients, eye=["left", "right"] * (N // 2), split=split)
+    path = make_retinas(folder, records, images)
+    rows = [
+        {"image_id": name, "sha256": f"{k:064x}", "bytes": 1000 + k, "width": 640, "height": 480}
+        for k, name in enumerate(names)
+    ]
+    rows[1]["sha256"] = rows[0]["sha256"]
+    rows[7] |= {"width": 6400, "height": 4800}
+    rows.append({"image_id": "lost", "source": "a/<b>.jpg", "status": "bad", "reason": "is a broken image"})
+    write_files(path, rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One for each module."""
+    return write_faulty(tmp_path_factory.mktemp("inspect") / "data")
 
 
 def test_signs_and_accents_are_drawn_and_not_as_boxes(monkeypatch):

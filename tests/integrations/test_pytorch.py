@@ -1,7 +1,5 @@
 """Predictions of raw outputs of every shape, and their scores."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scores as a torchmetrics metric, in one process and over two."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest
@@ -9,15 +7,28 @@ import torch
 from torch import multiprocessing
 from torch.utils.data import DataLoader
 
+import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.scoring import score
 from retinabench.predictions.table import Predictions
-from support.raw_outputs import NAMES, expected_scores, output_batches
+
+NAMES = ("auroc", "failure_auroc", "referral_accuracy_area")
 
 
 @pytest.fixture
 def batches():
-    return output_batches()
+    """Return 60 pairs of logits with their labels, in batches of 16 and a rest."""
+    label = torch.arange(60) % 2
+    noise = torch.randn(60, generator=torch.Generator().manual_seed(0))
+    logits = torch.stack([torch.zeros(60), 2.0 * label - 1 + noise], dim=1)
+    return list(zip(logits.split(16), label.split(16), strict=True))
+
+
+def expected_scores(batches):
+    """Return the scores `NAMES` of all images of the batches, by `rb.score`."""
+    logits, label = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    (found,) = rb.score(rb.Predictions.from_logits(logits, label=label), bootstrap=0).sets.values()
+    return {name: found.scores[name].value for name in NAMES}
 
 
 def test_torchmetrics_alone_and_in_a_collection(batches):

@@ -1,11 +1,12 @@
 """Unknown trackers, missing libraries and damaged folders are named in one line."""
 
-from __future__ import annotations
-
 import json
+import shutil
 import struct
 import sys
 import types
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +15,48 @@ import retinabench as rb
 from retinabench.cli.main import run as command
 from retinabench.core.errors import InputError
 from retinabench.experiments import run as runs_on_images
+from retinabench.experiments.config import load_run
+from retinabench.experiments.execution import Resources
+from retinabench.experiments.run import execute
 from retinabench.integrations import trackers
 from retinabench.integrations.trackers import FILE, read_run, run_id, track_runs
 from retinabench.methods.training.checkpoint import Checkpoint
-from support.helpers import TINY
-from support.tracked_runs import finish, rows_of
+from support.helpers import TINY, make_prepared
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """The rows of `metrics.jsonl`, one per epoch."""
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def finish(unfinished: Path, trained: Path) -> None:
+    """Complete an unfinished run with the files of the finished one."""
+    for name in ("metrics.jsonl", "predictions.parquet"):
+        shutil.copy(trained / name, unfinished)
+
+
+@pytest.fixture(scope="session")
+def easy(tmp_path_factory):
+    """Prepared data of easy images."""
+    return make_prepared(tmp_path_factory.mktemp("easy") / "data")
+
+
+@pytest.fixture(scope="session")
+def trained(easy, tmp_path_factory):
+    """A real run of three epochs."""
+    run = load_run(None, [*TINY, "method=dropout"], data=str(easy))
+    return execute(run, tmp_path_factory.mktemp("tracking"), Resources("cpu"))
+
+
+@pytest.fixture
+def unfinished(trained, tmp_path):
+    """The same run as it was after its second epoch."""
+    folder = tmp_path / "runs" / trained.name
+    folder.mkdir(parents=True)
+    shutil.copy(trained / "run.json", folder)
+    lines = (trained / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_text("".join(lines[:2]))
+    return folder
 
 
 @pytest.mark.parametrize("tracker", ["tensorboard", "wandb"])

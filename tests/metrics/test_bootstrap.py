@@ -1,7 +1,5 @@
 """The cluster bootstrap against its exact variance; Wilson and Clopper-Pearson against golden values."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calibration errors, diagrams, lines and the parts of the Brier score."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

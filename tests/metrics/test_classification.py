@@ -1,7 +1,5 @@
 """Weighted accuracy, discrimination and proper scores against scikit-learn; operating points against golden values."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

@@ -1,7 +1,5 @@
 """Comparisons of models: differences and their intervals, what is paired, Holm's correction, and ranks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The classic way in: `estimator(images) -> (mean, uncertainty)`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """E-processes: Ville's bound by enumeration of every sequence, and the wealth by its definition."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

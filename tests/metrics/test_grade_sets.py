@@ -1,7 +1,5 @@
 """Sets of grades: by their definition, and their coverage on patients of a known model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Scores of the grades against scikit-learn, brute force and hand values; the interval of kappa on patients of a known model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, log_loss

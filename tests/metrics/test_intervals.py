@@ -1,7 +1,5 @@
 """Intervals on the scale of the bounds, by hand."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

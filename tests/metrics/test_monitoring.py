@@ -1,7 +1,5 @@
 """Certificates as JSON: what is read, what is refused, and what counts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Models on the same images."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

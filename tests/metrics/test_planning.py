@@ -1,7 +1,5 @@
 """Assumptions of a study plan: what a pilot says, and values that cannot be."""
 
-from __future__ import annotations
-
 import json
 import math
 

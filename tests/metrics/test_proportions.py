@@ -1,7 +1,5 @@
 """Numbers with intervals, and how undefined ones are written."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The published rules against the released code's own outputs, and against scikit-learn of its time."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

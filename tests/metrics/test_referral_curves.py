@@ -1,7 +1,5 @@
 """Every pair of a positive and an earlier negative image is met once, in gathers or one by one: against all pairs."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 

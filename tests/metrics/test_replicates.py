@@ -1,7 +1,5 @@
 """Replicates that are kept between commands: the same bits, not computed twice, and never from a damaged file."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Design effects against simulated variances, and the correlation against its brute-force meaning."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

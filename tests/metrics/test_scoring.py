@@ -1,7 +1,5 @@
 """`score`: its JSON, its sets, its intervals, and what it says of undefined numbers."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -1,7 +1,5 @@
 """One-number summaries against fd-shifts, Shifts and the poster's definition, and their identities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The smooth calibration curve and its distances from the diagonal."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit, logit

@@ -1,7 +1,5 @@
 """The split of uncertainty against the released code and in its limits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

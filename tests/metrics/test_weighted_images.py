@@ -1,7 +1,5 @@
 """Images sorted once, blocks of ties, what is retained of fractional weights by hand; and every score over many weightings."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

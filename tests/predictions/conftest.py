@@ -1,7 +1,5 @@
 """A folder for the files that tests write over and over."""
 
-from __future__ import annotations
-
 import pytest
 
 

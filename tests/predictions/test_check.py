@@ -1,7 +1,5 @@
 """Ids that are missing, look the same, or have to be made."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

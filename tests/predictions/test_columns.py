@@ -1,7 +1,5 @@
 """The columns that a file must have, its sizes and its metadata."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

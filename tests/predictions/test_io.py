@@ -1,7 +1,5 @@
 """Reading and writing predictions in all formats, and the names of files."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Predictions from arrays: what is refused, where the message points, and what legal oddities are kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import polars as pl

@@ -1,7 +1,5 @@
 """Labels, grades and probabilities that cannot be are refused with row, column and hint."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -478,17 +476,6 @@ def test_words_beside_empty_labels_are_read_where_these_are_allowed(cells):
     assert found["subgroups"]["labelled"].tolist() == ["yes", "no"]
     with pytest.raises(InputError, match="row 2, column 'label': is empty"):
         arguments(label=cells)
-
-
-def test_samples_are_stacked_in_the_order_of_their_numbers():
-    found = arguments_of_arrow(
-        None,
-        pa.table({"image_id": ["a"], "label": [1], "prob_1": [0.75], "prob_0": [0.5]}),
-        Layout(("image_id", "label", "prob_1", "prob_0")),
-        Reading(),
-        {},
-    )
-    np.testing.assert_array_equal(found["probs"], [[0.5, 0.75]])
 
 
 def test_dictionaries_of_several_pieces_become_one_column():

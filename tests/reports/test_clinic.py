@@ -1,13 +1,9 @@
 """The reporting checklist: answered where the file answers, left to the authors where it cannot."""
 
-from __future__ import annotations
-
-import io
 import json
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import retinabench as rb
 from retinabench.reports.clinic import (
@@ -23,7 +19,7 @@ from retinabench.reports.clinic import (
     write_clinic,
 )
 from retinabench.reports.toolkit.pages import macros
-from support.reading_pages import without_script
+from support.reading_pages import printed, without_script
 from support.screened import screened
 
 pytestmark = pytest.mark.usefixtures("legible")
@@ -155,9 +151,7 @@ def test_useful_thresholds_are_those_of_the_intervals(columns):
 @pytest.mark.parametrize("width", [80, 60])
 def test_nothing_is_cut(width):
     report = rb.clinic(screened(150, camera_drop=2.5), referral_rate=0.1)
-    out = io.StringIO()
-    Console(file=out, width=width).print(clinic_summary(report))
-    shown = out.getvalue()
+    shown = printed(clinic_summary(report), width)
     assert max(map(len, shown.splitlines())) <= width
     assert "…" not in shown.replace(" … ", "")
     for image in report["in_domain"].missed.images[:10]:

@@ -1,29 +1,25 @@
 """Lines and rows that all frozen rules share, from results that are set by hand."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from io import StringIO
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import retinabench as rb
 from retinabench.core.files import sha256
 from retinabench.metrics.guarantees.within import within
 from retinabench.reports.guarantees import summary, write_certificate
 from support.browsers import check_page
+from support.reading_pages import printed
 
 pytestmark = pytest.mark.usefixtures("legible")
 
 
-def printed(found):
-    out = StringIO()
-    Console(file=out, width=80).print(summary(found))
-    assert max(map(len, out.getvalue().splitlines())) <= 80
-    return out.getvalue()
+def said(found):
+    text = printed(summary(found))
+    assert max(map(len, text.splitlines())) <= 80
+    return text
 
 
 def predictions_of(wrong, labels=None, wrong_of_test=None):
@@ -39,7 +35,7 @@ def predictions_of(wrong, labels=None, wrong_of_test=None):
 
 
 def test_a_certificate_says_claim_plain_choice_and_verdict():
-    text = printed(rb.transfer(predictions_of(3), "selective_risk", 0.1, delta=0.1, bootstrap=20))
+    text = said(rb.transfer(predictions_of(3), "selective_risk", 0.1, delta=0.1, bootstrap=20))
     lines = text.splitlines()
     assert lines[0] == "Certified on validation: the model decides every image."
     assert lines[1].startswith("Claim, per image: error of the retained at most 0.1; with")
@@ -53,16 +49,16 @@ def test_a_certificate_says_claim_plain_choice_and_verdict():
 
 def test_labels_that_refute_a_certificate_come_first():
     found = rb.transfer(predictions_of(3, wrong_of_test=90), "selective_risk", 0.1, delta=0.1, bootstrap=20)
-    assert printed(found).splitlines()[0] == "Broken: the labels of In-domain refute the certificate."
+    assert said(found).splitlines()[0] == "Broken: the labels of In-domain refute the certificate."
     zones = rb.triage(predictions_of(3, wrong_of_test=90), ["npv=.9"], bootstrap=20)
-    first, second, *_ = printed(zones).splitlines()
+    first, second, *_ = said(zones).splitlines()
     assert first == "Broken: the labels of In-domain refute a goal."
     assert second.startswith("Frozen on validation, not certified: negative where")
 
 
 def test_a_refusal_is_explained_once():
     found = rb.transfer(predictions_of(0), "selective_risk", 0.001, delta=0.1, bootstrap=20)
-    lines = " ".join(printed(found).split())
+    lines = " ".join(said(found).split())
     assert lines.startswith("Refused: no threshold is certified. For error of the retained at most 0.001, the risk is")
     assert "validation patients like these, four of five studies are certified; there are 300." in lines
     assert "Goal, per image: " in lines
@@ -75,7 +71,7 @@ def test_the_sensitivity_of_a_model_that_calls_all_negative_is_named():
     blind = rb.Predictions(
         [f"i{k}" for k in range(600)], [*label, *label], np.linspace(0.01, 0.4, 600), split=["validation"] * 300 + ["test"] * 300
     )  # fmt: skip
-    text = printed(rb.transfer(blind, "accuracy", 0.5, bootstrap=20))
+    text = said(rb.transfer(blind, "accuracy", 0.5, bootstrap=20))
     assert text.startswith(
         "Sensitivity of the model alone: 0.00 [0.00, 0.12] on validation.\nFrozen on validation, not"
     )
@@ -90,7 +86,7 @@ def triaged(goals, delta=0.1):
         [f"i{k}" for k in range(800)], [*label, *label], [*prob, *prob], split=["validation"] * 400 + ["test"] * 400
     )  # fmt: skip
     found = rb.triage(predictions, goals, delta=delta, bootstrap=20)
-    return found, printed(found)
+    return found, said(found)
 
 
 def test_both_zones_share_the_error():
@@ -137,11 +133,11 @@ def test_the_certificate_is_a_page_and_one_sheet_to_be_signed(signed, tmp_path):
     """Claim, assumptions, checksums and lines for signatures; the same bytes again; of groups, too many for the sheet."""
     given, source, found, path = signed
     page = path.read_text()
-    for said in (
+    for words in (
         "<h1>Certified on validation: the model decides every image</h1>", "Claim, per image: error of the retained at most 0.1",
         "Patients are independent draws of one population", sha256(source), sha256(path.parent / "transfer.json"), "Signature",
     ):  # fmt: skip
-        assert said in page
+        assert words in page
     assert rb.apply(given, path.parent / "transfer.json").actions.tolist().count("expert reads") == 0
     sheet = (path.parent / "certificate.pdf").read_bytes()
     assert len(re.findall(rb"/Type /Page\b", sheet)) == 1

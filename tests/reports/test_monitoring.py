@@ -1,13 +1,9 @@
 """The first lines, tables and page of a monitor."""
 
-from __future__ import annotations
-
-import io
 import re
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from retinabench.metrics.actions import FrozenRule
 from retinabench.metrics.guarantees.goals import Goal
@@ -15,7 +11,7 @@ from retinabench.metrics.monitoring import watch as monitor
 from retinabench.reports.monitoring import headline, monitor_tables, page
 from support.browsers import check_page
 from support.follow_ups import follow_up
-from support.reading_pages import without_script
+from support.reading_pages import printed, without_script
 
 pytestmark = pytest.mark.usefixtures("legible")
 
@@ -55,12 +51,10 @@ def watched():
 )
 def test_the_first_line_says_what_matters(watched, name, text):
     assert headline(watched[name]).startswith(text)
-    shown = io.StringIO()
-    Console(file=shown, width=80).print(monitor_tables(watched[name]))
-    lines = shown.getvalue().splitlines()
+    lines = printed(monitor_tables(watched[name])).splitlines()
     assert " ".join(lines[:3]).startswith(text[:60])
     assert all(len(line) <= 80 for line in lines)
-    assert "…" not in shown.getvalue()
+    assert "…" not in "".join(lines)
 
 
 def test_the_page_is_whole_escaped_and_states_the_limits_of_the_alarms(watched):

@@ -1,7 +1,5 @@
 """The limits of a trial, and the short form of `make torture`: first trials of some batches."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

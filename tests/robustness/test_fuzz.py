@@ -1,7 +1,5 @@
 """The short form of the fuzzing campaigns: 150 inputs, read in this process by the readers alone."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

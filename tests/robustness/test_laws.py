@@ -1,13 +1,11 @@
 """The short form of the campaign of laws: some laws, by one command each, on one table of 2,000 rows."""
 
-from __future__ import annotations
-
 import pytest
 
 from torture.campaigns import laws
 
 SHORT = {
-    "uncertainty x 1e-13": "monitor", "codes with other separators": "clinic",
+    "uncertainty x 1e-13": "monitor", "codes with other separators": "clinic", "long codes": "clinic",
     "cells of a group emptied": "clinic", "dates moved by 52 weeks": "monitor", "ids between blanks": "monitor", "one patient known": "transfer",
     "split over three files": "monitor", "rows permuted": "score", "rows doubled": "score", "columns permuted": "compare",
     "a column of noise": "score", "patients renamed": "compare", "decimal commas": "score", "blanks behind commas": "compare",

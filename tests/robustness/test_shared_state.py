@@ -1,7 +1,5 @@
 """Predictions own their arrays, threads do not disturb each other, and no call leaves a trace in the process."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import locale

@@ -1,7 +1,5 @@
 """Files in the layouts of concept banks, for the tests of their readers."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

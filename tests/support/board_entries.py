@@ -1,7 +1,5 @@
 """Submissions to the smallest frozen benchmark: folders as a stranger would write them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pages in a real browser: Chromium of the system, or the one that Playwright has installed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Small banks with answers for the tests of the examination."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from retinabench.concepts.banks.bank import Bank

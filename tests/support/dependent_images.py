@@ -1,7 +1,5 @@
 """Images that depend on each other: four of a diseased patient, one of a healthy one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from retinabench.metrics.guarantees.goals import ReferralCases, weights

@@ -1,7 +1,5 @@
 """The lines that the released Retina Benchmark draws, for the proofs of its deviations 14 and 15 in `docs/deviations.md`."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -1,7 +1,5 @@
 """An examinee whose answers are known."""
 
-from __future__ import annotations
-
 import numpy as np
 
 CONCEPTS = ("common", "twin", "rare", "absent")

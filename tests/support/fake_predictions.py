@@ -1,7 +1,5 @@
 """Plausible predictions without a model: patients with two eyes, readers who err, methods that differ."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from retinabench.predictions.table import Predictions

@@ -1,7 +1,5 @@
 """Follow-ups of patients with two eyes who arrive over time; the model is calibrated until a day of change."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import expit
 

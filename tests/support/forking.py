@@ -1,7 +1,5 @@
 """Work in forks of the test process, which have imported everything and may be killed."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import traceback

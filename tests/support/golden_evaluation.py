@@ -1,7 +1,5 @@
 """What the golden evaluation of 400 images refers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

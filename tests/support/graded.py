@@ -1,7 +1,5 @@
 """Patients whose grades and grade probabilities come from a known model."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import ndtr, ndtri
 

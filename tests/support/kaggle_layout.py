@@ -5,8 +5,6 @@ patient with each other or with the training images; of the 1,581 severe trainin
 patients, 307 have a fellow eye of grade 0 to 2. Which patient has which grades is drawn.
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 import zlib

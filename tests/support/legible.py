@@ -1,7 +1,5 @@
 """Figures in tests: all that a module draws are legible (no text covers another one or leaves the canvas), or none are drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations
 from weakref import WeakSet

@@ -1,7 +1,5 @@
 """A model whose posterior is known: linear regression with known noise, y = x·w + σ ε, w ~ N(0, s²)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

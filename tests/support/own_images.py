@@ -1,7 +1,5 @@
 """A folder of a user's own images with one CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -25,7 +25,6 @@ class Eye(nn.Module):
 
 
 def make(outputs=1):
-    """Return a new network for images of 16 pixels."""
     return Eye(outputs, size=16)
 
 
@@ -39,27 +38,22 @@ class Pooled(nn.Sequential):
 
 
 def two_logits():
-    """Return a network with a logit for each class."""
     return Eye(2, size=16)
 
 
 def a_number():
-    """Return no network."""
     return 7
 
 
 def broken():
-    """Raise."""
     raise RuntimeError("no weights\nhere")
 
 
 def leaves():
-    """End the process."""
     raise SystemExit(3)
 
 
 def double():
-    """Return a network that computes in float64."""
     return Pooled().double()
 
 
@@ -69,7 +63,6 @@ def lazy():
 
 
 def empty():
-    """Return a network without parameters."""
     return nn.Flatten()
 
 
@@ -87,7 +80,6 @@ def without_activations():
 
 
 def without_linear():
-    """Return a network without a linear layer."""
     return nn.Sequential(nn.Conv2d(3, 1, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 

@@ -1,7 +1,5 @@
 """Predictions of several models on the same eyes of the same patients."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import retinabench as rb

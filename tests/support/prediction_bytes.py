@@ -1,7 +1,5 @@
 """Predictions files as bytes, right and wrong ones, for the tests of every format."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,10 +1,9 @@
-"""Reading a written report back: its page as elements and numbers, its tables."""
-
-from __future__ import annotations
+"""Reading back what was shown: a written report with its page as elements and numbers, and the lines of a terminal."""
 
 import base64
 import csv
 import hashlib
+import io
 import json
 import re
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 
 def round_image(image_id: str) -> np.ndarray | None:
@@ -23,6 +23,13 @@ def round_image(image_id: str) -> np.ndarray | None:
     y, x = np.mgrid[-1:1:320j, -1:1:400j]
     inside = (x**2 + y**2 < 0.9)[..., None]
     return (inside * np.array([200, 90, number % 255])).astype(np.uint8)
+
+
+def printed(shown: object, width: int = 80) -> str:
+    """Return what a terminal without colours shows."""
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(shown)
+    return console.file.getvalue()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Weighted images and the same images repeated, for tests of scores against other libraries."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from retinabench.metrics.weighted_images import Cases, Weighted

@@ -1,7 +1,5 @@
 """A screening programme with known properties: two eyes of a patient, grades, cameras, ages, ungradable images."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import retinabench as rb

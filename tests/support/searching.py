@@ -1,7 +1,5 @@
 """Small real things for the tests of searches: engines of this process, a base run and a space."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Inputs that several tests use: those of `shared/golden/evaluation`, and small sets with every kind of tie."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Six images of three patients, as certificates judge them."""
 
-from __future__ import annotations
-
 import retinabench as rb
 from retinabench.metrics.guarantees.goals import ReferralCases
 

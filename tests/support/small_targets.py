@@ -1,7 +1,5 @@
 """Small data in the form of the fidelity targets, for tests that take seconds."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from retinabench.data.dataset import ArrayDataset

@@ -1,7 +1,5 @@
 """Runs that take tens of milliseconds, for tests of those who compute many: their bits, and the processes behind them."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Trainings of MAP with a small network in memory, with or without a penalty beside the likelihood."""
 
-from __future__ import annotations
-
 import torch
 
 from retinabench.data.tasks import load_task

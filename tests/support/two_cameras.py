@@ -1,7 +1,5 @@
 """Predictions of two eyes a patient with two cameras, and their groups."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import retinabench as rb

@@ -1,7 +1,5 @@
 """Studies of patients with two correlated eyes, seen by a camera that the model knows or by another one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

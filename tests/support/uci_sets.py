@@ -1,7 +1,5 @@
 """A made regression set in the folder layout of the UCI sets."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

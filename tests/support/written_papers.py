@@ -1,7 +1,5 @@
 """Predictions of imagined runs as files, and the papers' outputs of them read back."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The grading archive of IDRiD as it is downloaded, with drawn images."""
 
-from __future__ import annotations
-
 import pytest
 from PIL import Image
 

@@ -1,7 +1,5 @@
 """The data sets that are defined in TOML, in each form in which they are shipped."""
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 from dataclasses import fields
@@ -36,17 +34,6 @@ def test_eyepacs_reads_alike_from_folders_and_archives(tmp_path, form):
     for source in loose.source[::9].tolist():
         pictures = [read(source, tmp_path / where, Recipe(24)) for where in ("loose", "packed")]
         assert np.array_equal(*pictures)
-
-
-@pytest.mark.slow
-def test_eyepacs_at_full_size_from_zips_in_parts(tmp_path):
-    survey = Survey()
-    records = DATASETS["eyepacs"].records(write_eyepacs(tmp_path, "parts"), survey=survey)
-    assert len(records) == 88_702
-    assert survey == Survey()
-    row = int(np.flatnonzero(records.image_id == "44351_right")[0])
-    assert (records.patient_id[row], records.eye[row]) == ("44351", "right")
-    assert str(records.source[row]).endswith("/44351_right.jpeg")
 
 
 def test_the_sample_folder_of_kaggle_is_not_taken_for_training_images(tmp_path):

@@ -1,12 +1,10 @@
 """Reading the UCI sets and their splits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.datasets.uci import SETS, available, draw_splits, middle_third, read, read_gap, read_middle_third
+from retinabench.data.datasets.uci import available, draw_splits, middle_third, read, read_gap, read_middle_third
 from support.uci_sets import write_set
 
 
@@ -72,19 +70,6 @@ def test_damage_is_named(tmp_path, name, text, says):
     with pytest.raises(InputError) as found:
         read(tmp_path, "wine")
     assert says in str(found.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "points", "features"),
-    [
-        ("concrete", 1030, 8), ("energy", 768, 8), ("kin8nm", 8192, 8), ("naval", 11934, 16),
-        ("power", 9568, 4), ("protein", 45730, 9), ("wine", 1599, 11), ("yacht", 308, 6),
-    ],
-)  # fmt: skip
-def test_the_real_sets_have_their_known_sizes(shared, name, points, features):
-    data = read(shared("data", "uci"), name)
-    assert data.inputs.shape == (points, features)
-    assert len(data.train) == SETS[name].splits == (5 if name == "protein" else 20)
 
 
 def test_a_gap_split_takes_the_rows_that_its_files_name(tmp_path):

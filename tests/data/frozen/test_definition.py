@@ -1,7 +1,5 @@
 """Frozen benchmarks: their files agree with their definitions, and with the studies of their baselines."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

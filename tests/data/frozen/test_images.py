@@ -1,7 +1,5 @@
 """The images of a frozen benchmark have the hashes of its definition, however many processes draw them."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,6 +1,4 @@
-"""Grades, readers and lesion counts of the synthetic patients follow their stated laws."""
-
-from __future__ import annotations
+"""Grades, readers, counts and places of lesions of the synthetic patients follow their stated laws."""
 
 import os
 import subprocess
@@ -11,6 +9,8 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.data.synthetic.anatomy import grow_eye
+from retinabench.data.synthetic.camera import visible
 from retinabench.data.synthetic.fundus import (
     CONFUSION,
     FELLOW_EYE_CORRELATION,
@@ -20,7 +20,25 @@ from retinabench.data.synthetic.fundus import (
     draw,
     truth,
 )
-from retinabench.data.synthetic.streams import POPULATIONS
+from retinabench.data.synthetic.lesions import place
+from retinabench.data.synthetic.streams import POPULATIONS, stream
+
+Find = Callable[..., list[int]]
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, list[ImageTruth]]:
+    return {population: [truth(i, population=population) for i in range(4000)] for population in POPULATIONS}
+
+
+@pytest.fixture(scope="module")
+def find(records: dict[str, list[ImageTruth]]) -> Find:
+    """Return the first `count` indices of a population that meet a condition."""
+
+    def search(condition: Callable[[ImageTruth], bool], count: int = 1, population: str = "in_domain") -> list[int]:
+        return [t.index for t in records[population] if condition(t)][:count]
+
+    return search
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
@@ -81,9 +99,6 @@ def test_lesion_counts_meet_the_severity_scale(population: str, records: dict[st
             assert severe == (t.true_grade == 3)
             assert (proliferative > 0) == (t.true_grade == 4)
             assert severe or haemorrhages < 20
-
-
-Find = Callable[..., list[int]]
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
@@ -165,6 +180,27 @@ def test_left_and_right_eyes_mirror_each_other(find: Find) -> None:
     for i in range(4):
         disc = np.argwhere(draw(i, size=64).masks["optic_disc"])
         assert (disc[:, 1].mean() < 32) == (i % 2 == 0)
+
+
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_every_counted_lesion_is_placed_in_the_visible_field(population: str, find: Find) -> None:
+    some = find(lambda t: t.true_grade >= 1, 30, population)
+    for i in some + find(lambda t: t.lesions["venous_beading"] + t.lesions["new_vessels"] > 0, 80, population):
+        t = truth(i, population=population)
+        placed = place(t.lesions, grow_eye(0, population, i), t.camera, stream("placing", 0, population, i))
+        assert {name: len(at) for name, at in placed.items()} == t.lesions
+        for name, at in placed.items():
+            assert visible(at, t.camera).all(), name
+
+
+def test_severe_haemorrhages_fill_all_quadrants(find: Find) -> None:
+    for i in find(lambda t: t.true_grade == 3 and t.lesions["blot_haemorrhage"] > 40, 5):
+        t = truth(i)
+        placed = place(t.lesions, grow_eye(0, "in_domain", i), t.camera, stream("placing", 0, "in_domain", i))
+        at = np.concatenate([placed["blot_haemorrhage"], placed["flame_haemorrhage"]])
+        offset = at - [t.camera["gaze_x"], t.camera["gaze_y"]]
+        quadrants = np.bincount(2 * (offset[:, 0] > 0) + (offset[:, 1] > 0), minlength=4)
+        assert quadrants.min() >= 20
 
 
 @pytest.mark.parametrize(

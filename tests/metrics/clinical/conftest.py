@@ -1,7 +1,5 @@
 """The golden evaluation of 400 images."""
 
-from __future__ import annotations
-
 import pytest
 
 from support.shared_inputs import answers, table

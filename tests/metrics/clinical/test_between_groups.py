@@ -1,7 +1,5 @@
 """Gaps between groups, and what to expect at a new site."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit, logit

@@ -1,7 +1,5 @@
 """Predictive values and net benefit, against Bayes, golden numbers and brute force."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Which columns make groups, and which images are in them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The model beside several readers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Ungradable images by hand, and through `rb.clinic`."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

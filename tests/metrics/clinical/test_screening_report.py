@@ -1,7 +1,5 @@
 """The baseline that never looks at an image: closed forms, and the cases that misled readers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Operating points against the golden file, brute force over thresholds, and statsmodels-style clustered variances."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

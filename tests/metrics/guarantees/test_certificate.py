@@ -1,7 +1,5 @@
 """Refutation of a bound by labels: the binomial tests as a special case, and error rates with dependent eyes."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

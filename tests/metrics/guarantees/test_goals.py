@@ -1,7 +1,5 @@
 """Goals as a user states them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

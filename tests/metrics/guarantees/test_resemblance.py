@@ -1,7 +1,5 @@
 """Resemblance of uncertainty: the share of false alarms and the power, by simulation, and the statistic by SciPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """The betting test: its level by brute force over all outcomes and by simulation, and what it is blind to."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

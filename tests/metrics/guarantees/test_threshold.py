@@ -1,7 +1,5 @@
 """The validation and test images of a file, and what a frozen threshold does to them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

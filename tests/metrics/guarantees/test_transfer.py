@@ -1,7 +1,5 @@
 """Thresholds chosen on validation patients and what they do on others."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The ends of the zones: violations by simulation, invariances, zones that would meet."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

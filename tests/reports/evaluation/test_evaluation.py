@@ -1,7 +1,5 @@
 """Curves of one set against the curves of the scores."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import fields
 
@@ -150,10 +148,6 @@ def joint():
     return case
 
 
-def weightings(case, rows=4):
-    return np.random.default_rng(0).poisson(1.0, (rows, len(case))).astype(float)
-
-
 def test_what_is_resampled_beside_the_scores_is_what_it_is_alone(joint):
     people = population(60, 40)
     found = evaluate_methods({"MC dropout": predictions("MC dropout", 0, people)}, EvaluationSettings(bootstrap=5))
@@ -166,7 +160,7 @@ def test_what_is_resampled_beside_the_scores_is_what_it_is_alone(joint):
 
 
 def test_changes_are_shifted_minus_in_domain_by_scikit_learn(joint):
-    weight = weightings(joint)
+    weight = np.random.default_rng(0).poisson(1.0, (4, len(joint))).astype(float)
     found = evaluation.changes(joint)(weight)
     for row, one in zip(found, weight, strict=True):
         parts = [np.flatnonzero((joint.domain == name) & (one > 0)) for name in ("in_domain", "shifted")]

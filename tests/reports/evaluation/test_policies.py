@@ -1,7 +1,5 @@
 """The outcomes behind the sliders: the stated pair by hand, and which methods have a grid."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

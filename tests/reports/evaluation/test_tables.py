@@ -1,7 +1,5 @@
 """The tables of the page, from evaluations whose numbers are set by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,13 +1,9 @@
 """The facts of the verdict, by hand, and its first words on models whose worth is known."""
 
-from __future__ import annotations
-
-import io
 import re
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import retinabench as rb
 from conftest import shared_path
@@ -19,6 +15,7 @@ from retinabench.reports.evaluation.write import write_report
 from retinabench.reports.toolkit.figures import mark
 from retinabench.reports.toolkit.tables import Quantity
 from support.fake_predictions import population, predictions
+from support.reading_pages import printed
 from support.screened import drawn
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -34,9 +31,7 @@ def noise(prob, label):
 
 
 def in_terminal(predictions: Predictions) -> str:
-    console = Console(width=80, file=io.StringIO(), color_system=None)
-    console.print(scores_table(["model"], [rb.score(predictions, bootstrap=60)]))
-    return " ".join(console.file.getvalue().split())
+    return " ".join(printed(scores_table(["model"], [rb.score(predictions, bootstrap=60)])).split())
 
 
 def on_page(predictions: Predictions, out, **options) -> str:

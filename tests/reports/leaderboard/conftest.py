@@ -1,7 +1,5 @@
 """A board with two baselines and two submissions, one of which says everything that a page must escape."""
 
-from __future__ import annotations
-
 import pytest
 
 from retinabench.reports.leaderboard import board as boards

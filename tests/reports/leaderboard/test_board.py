@@ -1,7 +1,5 @@
 """The board of a benchmark, its baselines and its tables."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -82,18 +80,6 @@ def test_the_matrix_is_antisymmetric_and_has_the_order_of_the_ranking(board) -> 
         for j, cell in enumerate(cells):
             assert found[j][2][i][0] == opposite[cell[0]]
             assert (cell[0] == "self") == (i == j)
-
-
-def test_tables_hold_every_method_and_score(board) -> None:
-    table = tables.ranking_table(board, "shifted", "auroc")
-    assert len(table.blocks[0].rows) == len(board.entries)
-    assert table.blocks[0].columns[1].label == "AUROC", "the score that ranks comes first"
-    own = tables.scores_table(board, next(iter(board.entries)))
-    assert len(own.blocks[0].rows) == 3
-    first = tables.method_rows(board, "joint")[0]
-    assert len(first["cells"]) == len(tables.specs_of(board, "joint"))
-    assert tables.specs_of(board, "joint")[0].name == board.benchmark.primary
-    assert board.benchmark.name == NAME
 
 
 def test_printed_tables_have_their_printed_digits_and_our_rows_beside_them(board) -> None:

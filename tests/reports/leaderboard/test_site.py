@@ -1,7 +1,5 @@
 """The leaderboard's site and its pages."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Submissions to the leaderboard."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The claims of the paper of 2021: their differences against the comparison engine, their error rate, and verdicts."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Files are grouped by task, data set, criterion and method before they are measured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -101,16 +99,3 @@ def test_the_order_of_rows_means_nothing(tmp_path):
     key = ("joint", "referral_auroc_area")
     assert study.methods[1].runs[0].get(key) == other.methods[1].runs[0].get(key)
     assert repr(study.methods[1].rankings[key].pairs) == repr(other.methods[1].rankings[key].pairs)  # NaN
-
-
-@pytest.mark.parametrize(
-    ("rules", "bootstrap", "says"),
-    [
-        ("corected", 0, "Did you mean 'corrected'"),
-        ("corrected", -1, "-1 bootstrap"),
-        ("corrected", 0, "nothing to tab"),
-    ],
-)
-def test_bad_options(rules, bootstrap, says):
-    with pytest.raises(InputError, match=says):
-        collect([], None, rules, bootstrap, 0, 1, QUIET)

@@ -1,7 +1,5 @@
 """Which methods are marked as best, on made methods whose true accuracies are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import norm

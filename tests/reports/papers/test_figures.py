@@ -1,7 +1,5 @@
 """What the figures of the papers share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +14,7 @@ from retinabench.reports.papers.figures import _entropies, method_marks
 from retinabench.reports.papers.write import FORMATS
 from retinabench.reports.toolkit.figures import save
 from support.fake_predictions import population
-from support.written_papers import gathered, run, severity_people
+from support.written_papers import gathered, run
 
 PEOPLE = population(240, 160)
 
@@ -29,23 +27,6 @@ def test_entropies_pool_the_runs_and_tell_right_from_wrong(tmp_path):
     prob = np.concatenate([one.prob[rows] for one in runs])
     assert right == pytest.approx(binary_entropy(prob[prob <= 0.5]))  # grade 0 is not referable
     assert wrong == pytest.approx(binary_entropy(prob[prob > 0.5]))
-
-
-def test_which_figures_a_task_has(tmp_path):
-    severity = severity_people(240, 60)
-    runs = [run("MAP", 0, PEOPLE, task="country_shift"), run("MAP", 0, severity, task="severity_shift", blur=5)]
-    runs += [run("MAP", 0, severity, task="severity_shift", blur=30)]
-    collection = gathered(tmp_path, runs)
-    country, shifted = collection.results
-    numbers = {
-        study.task: [
-            one.number
-            for one in (*shared.curve_figures(study, collection)[0], *shared.histogram_figures(study)[0])
-            if one.number
-        ]
-        for study in (country, shifted)
-    }
-    assert numbers == {"country_shift": ["5", "14", "16", "17", "10", "12"], "severity_shift": ["4", "19", "8"]}
 
 
 def test_the_released_curves_are_drawn_in_three_formats(tmp_path):

@@ -1,7 +1,5 @@
 """Files without metadata take part by a CSV of labels; what does not fit is one line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

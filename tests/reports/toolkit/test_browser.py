@@ -3,8 +3,6 @@
 One browser and one report serve all tests; each opens a page of its own.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

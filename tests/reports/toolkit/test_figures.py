@@ -1,7 +1,5 @@
 """Marks of methods: no two alike within 24 methods, and colours that can be read on paper."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path

@@ -1,19 +1,18 @@
 """The table model: what a cell, a column and a table are."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
 import re
 
 import pytest
-from rich.console import Console
 
 from retinabench.reports.toolkit.tables import (
+    Block,
     Cell,
     Column,
     NumberFormat,
+    Place,
     Row,
     Table,
     cell_text,
@@ -23,7 +22,28 @@ from retinabench.reports.toolkit.tables import (
     to_markdown,
     to_terminal,
 )
-from support.small_tables import example
+from support.reading_pages import printed
+
+HOSTILE = "<b>|*_ [x](y) $a$ & 50 %"
+
+
+def example() -> Table:
+    columns = [
+        Column("AUROC", "In-domain", "higher", facts={"set": "in_domain", "score": "auroc"}),
+        Column("NLL", "In-domain", "lower", facts={"set": "in_domain", "score": "nll"}),
+    ]
+    place = Place("MAP", "in_domain", "auroc")
+    rows = [
+        Row(
+            "MAP",
+            [Cell.number(0.912345, 0.9, 0.95, place=place, emphasis="best"), Cell.number(0.25, error=0.01, runs=3)],
+        ),
+        Row(HOSTILE, [Cell.number(None, why="one class only"), Cell("-0.5 as text")], rule=True),
+    ]
+    return Table(
+        "What it shows.", [Block(columns, rows, "One set")], "Method", "A note.", "scores", "Scores", "4",
+        {"task": "drawn"},
+    )  # fmt: skip
 
 
 def test_cell_on_one_line() -> None:
@@ -94,12 +114,6 @@ def test_csv_has_a_line_per_cell_with_all_digits() -> None:
     assert (rows[2]["value"], rows[2]["why"]) == ("", "one class only")
 
 
-def rendered(table: Table, width: int = 80) -> str:
-    console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(to_terminal(table))
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
-
-
 def wide() -> Table:
     columns = [Column(name) for name in ("sensitivity", "specificity", "precision", "accuracy", "share", "budget")]
     cells = [Cell.number(0.123456 + k / 10, 0.1 + k / 10, 0.15 + k / 10, 0.004) for k in range(5)]
@@ -111,7 +125,7 @@ def wide() -> Table:
 
 
 def test_intervals_stand_below_and_nothing_is_marked_up() -> None:
-    text = rendered(example(), 120)
+    text = printed(to_terminal(example()), 120)
     assert "0.90–0.95" in text
     assert "± 0.01" in text
     assert "[x](y)" in text
@@ -119,12 +133,12 @@ def test_intervals_stand_below_and_nothing_is_marked_up() -> None:
 
 def test_interval_with_negative_ends() -> None:
     table = Table.of("x", [Column("a")], [Row("r", [Cell.number(-0.1, -0.2, 0.1)])])
-    assert "−0.20 … 0.10" in rendered(table)
+    assert "−0.20 … 0.10" in printed(to_terminal(table))
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 90, 100, 110])
 def test_no_cell_is_cut_at_any_width(width: int) -> None:
-    text = rendered(wide(), width)
+    text = printed(to_terminal(wide()), width)
     assert "…" not in text.replace(" … ", "")
     assert max(map(len, text.splitlines())) <= width
     squeezed = "".join(text.split())
@@ -136,4 +150,4 @@ def test_no_cell_is_cut_at_any_width(width: int) -> None:
 
 
 def test_a_narrow_terminal_gets_one_number_per_line() -> None:
-    assert "  sensitivity: 0.12 ± 0.004 [0.10, 0.15]" in rendered(wide(), 50)
+    assert "  sensitivity: 0.12 ± 0.004 [0.10, 0.15]" in printed(to_terminal(wide()), 50)
