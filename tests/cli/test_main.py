@@ -12,7 +12,7 @@ import pytest
 from rich.table import Table
 
 import retinabench as rb
-from retinabench.cli.application import print_notes, print_table, say, say_error
+from retinabench.cli.application import ExitCode, print_notes, print_table, say, say_error
 from retinabench.cli.fidelity import VERBS
 from retinabench.cli.main import GROUPS, main, verbs_of
 from retinabench.cli.main import run as run_main

@@ -42,7 +42,7 @@ class Written:
     table: list[dict[str, str]]
 
     @classmethod
-    def read(cls, page: Path) -> Written:
+    def read(cls, page: Path) -> "Written":
         with open(page.parent / "table.csv", newline="") as handle:
             table = list(csv.DictReader(handle))
         records = json.loads((page.parent / "scores.json").read_text())
