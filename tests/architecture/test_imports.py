@@ -169,10 +169,10 @@ def test_the_package_keeps_its_shape(check):
 
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
-    "cli": 3_074, "concepts": 5_814, "core": 1_734, "data": 6_765, "experiments": 7_561, "fidelity": 8_010, "inspection": 1_216,
-    "integrations": 755, "methods": 7_415, "metrics": 13_426, "models": 2_810, "predictions": 2_828, "reports": 8_416,
+    "cli": 3_080, "concepts": 5_825, "core": 1_734, "data": 6_764, "experiments": 7_549, "fidelity": 8_046, "inspection": 1_226,
+    "integrations": 755, "methods": 7_470, "metrics": 13_072, "models": 2_854, "predictions": 2_930, "reports": 8_386,
 }  # fmt: skip
-TESTS, TOOLS = 44_515, 8_695
+TESTS, TOOLS = 41_920, 8_680
 
 
 def lines(*folders: Path) -> int:
