@@ -87,6 +87,8 @@ def formulas() -> str:
     parts = ["# Formulas and definitions", lead]
     for title, location in FORMULAS.items():
         text = inspect.getdoc(import_location(f"retinabench.{location}")) or ""
+        if ":" in location:  # what a function returns is for readers of the code
+            text = text.partition("\n\n")[2]
         head, named, sources = text.partition("References:\n")
         parts += [f"## {title}", head.strip(), *([f"**References.** {inspect.cleandoc(sources)}"] if named else [])]
     return "\n\n".join(parts) + "\n"
