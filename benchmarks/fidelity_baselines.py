@@ -3,7 +3,7 @@
     python benchmarks/fidelity_baselines.py fidelity-runs [--add] [--data idrid=data/idrid] [--reference TASK=FILE] [--out FOLDER]
 
 Reads every submission below the folders as the board does, leaves out those that it would not rank, and writes one compact file
-per task into the data package (`retinabench-references`), in place of what is there or, with `--add`, beside it. A task whose data
+per task into the data package (`retinabench-references`), in place of what is there or, with `--add`, of its rows of the same title, seed and tier. A task whose data
 or reference are not at hand is left out, and named. Of a classification it prints, per tier, the share of the variance of one run's
 agreement and total variation that its seed carries: where that is large, a task needs more seeds.
 """
@@ -20,7 +20,7 @@ from toolkit import parse
 from retinabench.core.errors import InputError
 from retinabench.fidelity.distances import agreement, total_variation
 from retinabench.fidelity.leaderboard.files import find_submissions, make_evaluator, task_of
-from retinabench.fidelity.leaderboard.shipped import FOLDER, beside, pack, shipped_submissions
+from retinabench.fidelity.leaderboard.shipped import FOLDER, pack, shipped_submissions
 from retinabench.fidelity.scoring.measures import decided, nearness
 from retinabench.fidelity.submissions.submission import Submission, read_submission
 from retinabench.fidelity.targets.target import TARGETS
@@ -55,13 +55,19 @@ def main() -> None:
             else:
                 found.append(one)
         if options.add:
-            found += beside(found, shipped_submissions(target, evaluator.data.sha256))
+            new = {row_of(one) for one in found}
+            found += [one for one in shipped_submissions(target, evaluator.data.sha256) if row_of(one) not in new]
         if found:
             path = pack(target, evaluator.data.sha256, found, options.out)
             print(f"{task}: {len(found)} submissions, {path.stat().st_size:,} bytes")
             if evaluator.reference.probs is not None:
                 known = decided(evaluator.reference)
                 print(seed_shares(found, evaluator.reference.probs, known))
+
+
+def row_of(one: Submission) -> tuple[str, int | None, float | None]:
+    """Return what a row of the board has alone: an entry whose settings changed replaces itself."""
+    return one.title, one.about.seed, one.about.budget.limit if one.about.budget else None
 
 
 def seed_shares(found: Sequence[Submission], reference: NDArray[np.floating], known: NDArray[np.bool_]) -> str:
