@@ -12,7 +12,7 @@ import numpy as np
 import retinabench as rb
 
 problem = rb.fidelity.problem("idrid-head")
-rng, w, draws = np.random.default_rng(0), np.zeros(problem.parameters), []
+rng, w, draws = np.random.default_rng(0), np.zeros(problem.dimension), []
 for _ in range(1000):
     momentum = rng.normal(size=w.shape)
     step = rng.uniform(0.05, 0.1)

@@ -15,7 +15,7 @@ def log_density(w):
 
 
 first, adaptation, sampling = jax.random.split(jax.random.key(0), 3)
-start = jnp.sqrt(problem.prior_variance) * jax.random.normal(first, (problem.parameters,))
+start = jnp.sqrt(problem.prior_variance) * jax.random.normal(first, (problem.dimension,))
 warmup = blackjax.window_adaptation(blackjax.nuts, log_density)
 (state, settings), adapted = warmup.run(adaptation, start, num_steps=500)
 kernel = jax.jit(blackjax.nuts(log_density, **settings).step)

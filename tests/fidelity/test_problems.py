@@ -24,7 +24,7 @@ CASES = [*(pytest.param(TARGETS[name], id=name) for name in NAMES), pytest.param
 
 def draws_of(problem, count=3):
     scale = np.sqrt(problem.prior_variance)
-    return scale * np.random.default_rng(0).standard_normal((count, problem.parameters))
+    return scale * np.random.default_rng(0).standard_normal((count, problem.dimension))
 
 
 @pytest.mark.parametrize("target", CASES)

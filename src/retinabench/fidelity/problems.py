@@ -58,7 +58,7 @@ class Problem:
 
     Attributes:
         name: Name of the target.
-        parameters: Number of weights P.
+        dimension: Number of weights P.
         prior_variance: s².
         inputs: Training inputs (N, D), float64, standardised as the target says.
         targets: Training targets (N,): classes 0 to C - 1, or y with mean 0 and std 1.
@@ -71,7 +71,7 @@ class Problem:
         >>> import numpy as np
         >>> import retinabench as rb
         >>> problem = rb.fidelity.problem("logistic")
-        >>> problem.parameters, problem.inputs.shape, problem.test_inputs.shape
+        >>> problem.dimension, problem.inputs.shape, problem.test_inputs.shape
         (6, (60, 2), (200, 2))
         >>> w = np.zeros(6)
         >>> round(float(problem.log_density(w)) / len(problem.inputs), 3)  # two classes at even odds: -log 2
@@ -89,7 +89,7 @@ class Problem:
         data = data or load(target, source)
         self.target, self.source = target, source
         self.evaluations, self.limit, self.traced = 0, math.inf, False
-        self.name, self.parameters, self.prior_variance = target.name, target.parameters, target.prior_variance
+        self.name, self.dimension, self.prior_variance = target.name, target.parameters, target.prior_variance
         self.inputs, self.test_inputs = (inputs.astype(np.float64) for inputs in standardised(data))
         self.targets, self.test_targets = labels(data)
         self.groups: NDArray[np.str_] = data.test.groups
@@ -131,7 +131,7 @@ class Problem:
         if xp is not np:
             self.traced = True
             return
-        self.evaluations += weights.size // self.parameters
+        self.evaluations += weights.size // self.dimension
         if self.evaluations > self.limit:
             raise WorkError(f"the sampler took more than the {self.limit:g} evaluations of its budget")
 
@@ -183,8 +183,8 @@ class Problem:
     def submission(self, draws: ArrayLike, *, gradients: float, method: str, seed: int) -> Submission:
         """Return what `submit` writes."""
         w = np.asarray(draws, np.float64)
-        if w.ndim != 2 or w.shape[1] != self.parameters or not len(w) or not np.isfinite(w).all():
-            raise InputError(f"draws of shape {w.shape}: needed are finite numbers (S, {self.parameters})")
+        if w.ndim != 2 or w.shape[1] != self.dimension or not len(w) or not np.isfinite(w).all():
+            raise InputError(f"draws of shape {w.shape}: needed are finite numbers (S, {self.dimension})")
         about = About(
             task=self.name, method=method, title=method, seed=seed, version=__version__,
             budget=Budget(used=gradients), implied=Implied(temperature=1, prior_variance=self.prior_variance, how="draws of the weights"),
@@ -208,7 +208,7 @@ def problem(name: str, data: str | Path | None = None) -> Problem | DensityProbl
 
     Examples:
         >>> import retinabench as rb
-        >>> rb.fidelity.problem("idrid-head").parameters
+        >>> rb.fidelity.problem("idrid-head").dimension
         45
         >>> rb.fidelity.problem("mixture").dimension
         10
