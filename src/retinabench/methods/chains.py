@@ -116,7 +116,7 @@ def scale_of(trace: Sequence[tuple[Tensor, Tensor]], prior_variance: float) -> T
 
 
 def _is_dense(parameters: int, evaluations: float) -> bool:
-    """Tell whether so many evaluations give a matrix of scales."""
+    """Tell whether a matrix of scales is estimated from this number of evaluations."""
     return 1 < parameters <= DENSE and evaluations >= EACH * parameters
 
 

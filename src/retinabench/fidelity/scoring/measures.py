@@ -24,7 +24,7 @@ has used it; so has what equals it, the mean of some of its chains, samples or s
 **Equivalent draws** (version 2). The mean of n independent draws of the posterior is a submission too. Its distance from the posterior
 falls as 1 / √n, on every target from another first value, so that the number of draws compares targets where distances do not. The
 distance d from the reference also holds the reference's own error e; the errors are independent, so that √(d² - e²) is the distance from
-the posterior. Where it is no larger than e, at d ≤ √2 e, the number is at least that of the draws that are as far as e.
+the posterior. If that is at most e (d ≤ √2 e), only a lower bound is known: the number of draws at distance e.
 
 **Order.** Rows in another order name the right class as often as chance: Σ_c (share of rows that are named c) (share of points that
 are c). Where the reference names it more often, a submission no better than chance is marked and not ranked. Counted runs are

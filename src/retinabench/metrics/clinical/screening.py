@@ -382,7 +382,7 @@ def clinic(
         The numbers of each domain that has gradable test images.
 
     Raises:
-        InputError: There are no test images, or an argument is out of its range.
+        InputError: The file holds no test images, or an argument is out of its range.
 
     Examples:
         >>> import retinabench as rb
