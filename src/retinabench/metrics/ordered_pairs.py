@@ -127,18 +127,17 @@ class Pairs:
     def cumulate(self, weight: Floats, *, whole: bool = False) -> tuple[Floats, Floats | None]:
         """Pairs among the blocks entered, (..., B+1) led by 0, and pairs inside each block (..., B), for weights (..., N).
 
-        None in place of the latter where every block is one image.
+        The latter is None if no block has images of both classes.
         """
         few = len(self.ends) <= FEW_BLOCKS
         if weight.ndim > 1 and few:
-            total, inside = zip(*(self.cumulate(row, whole=whole) for row in weight), strict=True)
-            return np.stack(total), None if inside[0] is None else np.stack(inside)
+            total, own = zip(*(self.cumulate(row, whole=whole) for row in weight), strict=True)
+            return np.stack(total), None if own[0] is None else np.stack(own)
         if few and whole and weight.sum() ** 2 < EXACT:
             return self._ranked_anew(weight)
         columns = np.ascontiguousarray(weight.T)  # gathers then copy the weights of an image in all rows at once
-        numbers: NDArray[Any] = (
-            columns.astype(np.int32) if whole else columns
-        )  # integers add up in a quarter of the time
+        # Integers add up in a quarter of the time.
+        numbers: NDArray[Any] = columns.astype(np.int32) if whole else columns
         met = self._met(columns, numbers)
         for step in self.ties:
             met[step.target] += (self.tie_sign[step.target] * step.gain(numbers).T).T

@@ -256,7 +256,7 @@ def _sums_inside(block: Index, own: Floats, pairs: Floats, mass: Floats, positiv
     ordered = before(pairs) + fraction * (more(pairs) - inner + fraction * inner)
     positives = before(positive) + fraction * more(positive)
     values = ratio(ordered, positives * (number - positives))
-    return np.bincount(at, np.nan_to_num(values), counts.size).reshape(counts.shape)
+    return np.asarray(np.bincount(at, np.nan_to_num(values), counts.size).reshape(counts.shape), np.float64)
 
 
 def _ordered_pairs(w: Weighted) -> tuple[Floats, tuple[Index, Floats] | None]:
