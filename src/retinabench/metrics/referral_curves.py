@@ -477,7 +477,7 @@ def _two_tails(cases: Cases) -> tuple[Index, Index] | None:
     hold all.
     """
     ranking, blocks = cases.by_prob, len(cases.ends)
-    block = np.repeat(np.arange(blocks), np.diff(cases.ends, prepend=-1))[ranking.order]
+    block = cases.block[ranking.order]
     starts = np.append(0, ranking.ends[:-1] + 1)
     if not cases.index(Pairs).tails or (np.minimum.reduceat(block, starts) < np.maximum.reduceat(block, starts)).any():
         return None
@@ -537,9 +537,7 @@ class _Ranks(NamedTuple):
 
 def _ranks(cases: Cases) -> _Ranks:
     steps = -cases.by_prob.values[cases.positive_steps]
-    return _Ranks(
-        len(steps), np.searchsorted(steps, -cases.prob), np.flatnonzero(cases.label), np.append(0, cases.ends + 1)
-    )
+    return _Ranks(len(steps), np.searchsorted(steps, -cases.prob), np.flatnonzero(cases.label), cases.edges)
 
 
 def _coarse_precision(w: Weighted, at: Points) -> Floats:
