@@ -273,7 +273,7 @@ def test_version_and_an_interrupted_command(capsys, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("retinabench.predictions.several.find_files", interrupted)
+    monkeypatch.setattr("retinabench.predictions.io.find_files", interrupted)
     assert run_main(["score", "."]) == 130
     assert "interrupted" in one_line(capsys)
 

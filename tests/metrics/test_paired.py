@@ -11,7 +11,7 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
-from retinabench.predictions.several import check_seeds, have_same_images
+from retinabench.predictions.table import check_seeds, have_same_images
 from support.paired_models import models
 
 FAST = ("accuracy", "auroc", "nll", "referral_accuracy_area")

@@ -399,8 +399,7 @@ class FileReader:
 
     def each(self, paths: Sequence[Path]) -> Iterator[Predictions]:
         """Read one file after the other, as `read` does."""
-        from retinabench.predictions.io import read_predictions
-        from retinabench.predictions.several import find_files
+        from retinabench.predictions.io import find_files, read_predictions
 
         files = find_files(paths)
         methods = _for_each("--method", self.method, len(files), once=True)

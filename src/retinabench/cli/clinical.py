@@ -266,7 +266,7 @@ def transfer(
     from retinabench.metrics.guarantees.triage import triage
     from retinabench.metrics.guarantees.within import Within
     from retinabench.metrics.guarantees.within import within as within_groups
-    from retinabench.predictions.several import find_files
+    from retinabench.predictions.io import find_files
     from retinabench.reports.guarantees import summary, write_certificate
 
     if confidence is not None and not 0 < confidence < 1:
@@ -360,7 +360,8 @@ def apply(
     Exit code 4: the images have drifted; the lists are written all the same.
     """
     from retinabench.metrics.actions import read_rule
-    from retinabench.predictions.several import find_files, notes_of_files
+    from retinabench.predictions.io import find_files
+    from retinabench.predictions.table import notes_of_files
     from retinabench.reports.actions import apply_files, apply_summary
 
     rule, paths = read_rule(certificate), find_files(files)
@@ -397,7 +398,7 @@ def monitor(
     """Watch whether a certificate still holds on new patients: drift without labels, risk with them."""
     from retinabench.metrics.actions import read_rule
     from retinabench.metrics.monitoring import monitor as watch
-    from retinabench.predictions.several import notes_of_files
+    from retinabench.predictions.table import notes_of_files
     from retinabench.reports.monitoring import headline, monitor_tables
 
     certified = read_rule(certificate)

@@ -89,14 +89,8 @@ def score(
     from retinabench.metrics.rejection import compare_uncertainties
     from retinabench.metrics.scoring import frozen_threshold
     from retinabench.metrics.scoring import score as score_predictions
-    from retinabench.predictions.several import (
-        check_seeds,
-        find_files,
-        have_same_images,
-        join_folds,
-        method_names,
-        notes_of_files,
-    )
+    from retinabench.predictions.io import find_files
+    from retinabench.predictions.table import check_seeds, have_same_images, join_folds, method_names, notes_of_files
     from retinabench.reports.evaluation.terminal import rejections_table, scores_json, scores_table
 
     paths = find_files(files)
@@ -184,7 +178,8 @@ def compare(
 ) -> None:
     """Compare two models on the same images: paired differences with patient-clustered intervals."""
     from retinabench.metrics.comparison import compare as compare_predictions
-    from retinabench.predictions.several import check_seeds, find_files, method_names
+    from retinabench.predictions.io import find_files
+    from retinabench.predictions.table import check_seeds, method_names
     from retinabench.reports.evaluation.terminal import comparison_table
 
     paths = files if len(files) == 2 else find_files(files)

@@ -42,8 +42,7 @@ from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.score_results import PLOTTED, check_known
 from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold
-from retinabench.predictions.several import Subsets, align, seeds_of
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.table import Predictions, Subsets, align, seeds_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -61,8 +61,7 @@ from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.score_results import check_known
 from retinabench.metrics.weighted_images import Weighted
 from retinabench.predictions.check import without_patients
-from retinabench.predictions.several import Subsets, notes_of_files
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.table import Predictions, Subsets, notes_of_files
 
 LEVEL = 0.95
 SAME_ORDER = "no interval: both models rank the images in the same order"

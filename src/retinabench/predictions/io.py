@@ -20,7 +20,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -90,6 +90,33 @@ MAX_METADATA = 1 << 22  # characters
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What NumPy writes. Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+MOST_FILES = 2_000
+ReadEach = Callable[[Sequence[Path]], Iterable[Predictions]]
+"""Reads files or run folders one after the other: `read_each`, or with the options of the command line."""
+
+
+def find_files(paths: Sequence[Path]) -> list[Path]:
+    """Return predictions files: a run folder stands for the `predictions.parquet` in it."""
+    if len(paths) > MOST_FILES:
+        raise InputError(
+            f"{len(paths):,} files are more than are read at once ({MOST_FILES:,})",
+            hint="Name those of the methods that you compare; `tune` ranks any number of trials.",
+        )
+    files = []
+    for path in paths:
+        if path.is_dir():
+            if not (path / "predictions.parquet").is_file():
+                raise InputError("holds no predictions.parquet", file=path, hint="Name run folders or files.")
+            path = path / "predictions.parquet"
+        files.append(path)
+    return files
+
+
+def read_each(paths: Sequence[Path]) -> Iterator[Predictions]:
+    for path in find_files(paths):
+        yield read_predictions(path)
 
 
 def read_predictions(

@@ -45,7 +45,7 @@ from retinabench.core.untrusted import json_object
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
 from retinabench.predictions.io import DAMAGED_ARRAYS, METHODS, read_member, read_table
-from retinabench.predictions.several import MAX_TITLE
+from retinabench.predictions.table import MAX_TITLE
 
 Track = Literal["stated", "open", "infinite"]
 Floats = NDArray[np.floating]

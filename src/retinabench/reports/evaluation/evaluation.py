@@ -31,8 +31,7 @@ from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
 from retinabench.metrics.weighted_images import Cases, Weighted, is_positive
 from retinabench.predictions.columns import DOMAINS
-from retinabench.predictions.several import Subsets, check_seeds, seeds_of
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.table import Predictions, Subsets, check_seeds, seeds_of
 from retinabench.reports.toolkit.figures import OTHERS, Mark, mark
 from retinabench.reports.toolkit.tables import Place, Quantity, pooled
 

@@ -22,8 +22,8 @@ from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules
-from retinabench.predictions.several import ReadEach, find_files, join_folds, method_names, read_each
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.io import ReadEach, find_files, read_each
+from retinabench.predictions.table import Predictions, join_folds, method_names
 from retinabench.predictions.values import SEVERE
 from retinabench.reports.evaluation import facts, figures
 from retinabench.reports.evaluation.evaluation import (

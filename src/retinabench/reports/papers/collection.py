@@ -18,8 +18,8 @@ from retinabench.core.subprocesses import in_processes
 from retinabench.metrics.comparison import rank_methods
 from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.scoring import ScoreSettings
-from retinabench.predictions.several import ReadEach, align, find_files, read_each
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.io import ReadEach, find_files, read_each
+from retinabench.predictions.table import Predictions, align
 from retinabench.reports.papers.measurements import (
     RANKED,
     STANDARD_BLUR,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from retinabench.core.files import write_bytes
 from retinabench.core.progress import QUIET, Progress
-from retinabench.predictions.several import ReadEach, read_each
+from retinabench.predictions.io import ReadEach, read_each
 from retinabench.reports.papers.collection import collect
 from retinabench.reports.papers.figures import (
     PaperFigure,
