@@ -12,9 +12,8 @@ import pytest
 from rich.table import Table
 
 import retinabench as rb
-from retinabench.cli.application import ExitCode, print_notes, print_table, say, say_error
 from retinabench.cli.fidelity import VERBS
-from retinabench.cli.main import GROUPS, main, verbs_of
+from retinabench.cli.main import GROUPS, ExitCode, main, print_notes, print_table, say, say_error, verbs_of
 from retinabench.cli.main import run as run_main
 from retinabench.core.settings import read_toml
 from retinabench.core.version import RELEASE

@@ -136,6 +136,17 @@ def referral_uncertainty(
     return values if exact else significant(values, scale), name
 
 
+def compared_uncertainties(predictions: Predictions, asked: str = "auto") -> list[str]:
+    """Return the uncertainties to compare, separated by commas in `asked`; none where there is one and no folds.
+
+    `auto` stands for the columns `uncertainty_NAME` of the file, where it has any.
+    """
+    names = asked.split(",")
+    if asked == "auto" and predictions.uncertainties:
+        names = [*(["own"] if predictions.uncertainty is not None else []), *predictions.uncertainties]
+    return names if len(names) > 1 or predictions.fold is not None else []
+
+
 def significant(values: Floats, scale: Floats | None = None) -> Floats:
     """Keep `DIGITS` digits of each value (N,), counted from the first digit of its scale."""
     scale = values if scale is None else scale

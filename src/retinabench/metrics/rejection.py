@@ -23,7 +23,7 @@ from retinabench.core.results import Document
 from retinabench.core.seeds import numpy_generator
 from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import RC_GRID, accuracy_at, rc_area
-from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.decisions import compared_uncertainties, referral_uncertainty
 from retinabench.metrics.intervals import holm
 from retinabench.metrics.paired import LEVEL, Aggregate, Methods, PairTest, aggregate, paired_sets
 from retinabench.metrics.registry import SCORES
@@ -140,15 +140,9 @@ class Rejections(Document):
 def compare_uncertainties(
     predictions: Predictions, asked: str = "auto", *, threshold: float = 0.5, bootstrap: int = 1000, seed: int = 0
 ) -> dict[str, Rejections]:
-    """Compare uncertainties, separated by commas, on the test images of each domain; nothing where there is one and no folds.
-
-    `auto` stands for the columns `uncertainty_NAME` of the file, where it has any. Scores over folds are ordered by the first one asked for.
-    """
-    names = asked.split(",")
-    if asked == "auto" and predictions.uncertainties:
-        names = [*(["own"] if predictions.uncertainty is not None else []), *predictions.uncertainties]
-    found = {}
-    for domain in DOMAINS if len(names) > 1 or predictions.fold is not None else ():
+    """Compare `compared_uncertainties` on the test images of each domain. Scores over folds are ordered by the first one asked for."""
+    names, found = compared_uncertainties(predictions, asked), {}
+    for domain in DOMAINS if names else ():
         part = predictions.select(split="test", domain=domain)
         if part is not None:
             values = {name: referral_uncertainty(part, name, threshold=threshold)[0] for name in dict.fromkeys(names)}

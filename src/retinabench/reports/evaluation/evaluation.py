@@ -20,7 +20,7 @@ from retinabench.metrics import classification
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.decisions import binary_entropy, referral_uncertainty
+from retinabench.metrics.decisions import binary_entropy, compared_uncertainties, referral_uncertainty
 from retinabench.metrics.image_sets import kept_columns
 from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
 from retinabench.metrics.paired import Methods, PairedSet
@@ -371,7 +371,7 @@ def evaluate_methods(
                 _add_estimates(found, i, name, [draws[name] for _, draws in scored if name in draws])
                 _add_curves(found, i, name)
         _add_changes(found, i)
-        if settings.rules == "corrected":
+        if settings.rules == "corrected" and compared_uncertainties(method.predictions[0], settings.uncertainty):
             compared = compare_uncertainties(
                 method.predictions[0], settings.uncertainty, threshold=found.files[i][0].threshold.value,
                 bootstrap=settings.bootstrap, seed=settings.seed,
