@@ -10,7 +10,7 @@ from typing import Any
 
 import retinabench
 from retinabench.concepts.banks.definition import bank_names, find_definition
-from retinabench.core import untrusted
+from retinabench.core import errors
 from retinabench.core.registry import import_location
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.data.tasks import SPLITS
@@ -198,8 +198,8 @@ def banks() -> str:
 
 
 def limits() -> str:
-    """Return what is refused of files from strangers, as `core.untrusted` states it."""
-    return (inspect.getdoc(untrusted) or "").partition("\n")[2].strip()
+    """Return what is refused of files from strangers, as `core.errors` states it."""
+    return "| limits" + (inspect.getdoc(errors) or "").partition("| limits")[2]
 
 
 def settings_of_uci() -> str:

@@ -8,7 +8,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.cli.main import run
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET
 from retinabench.data.frozen.definition import truth_of
 from retinabench.predictions.io import write_predictions
 from retinabench.reports.leaderboard import board

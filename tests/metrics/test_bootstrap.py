@@ -9,7 +9,7 @@ import retinabench as rb
 from metrics.test_classification import predictions
 from retinabench.core.errors import InputError
 from retinabench.metrics import bootstrap
-from retinabench.metrics.bootstrap import (
+from retinabench.metrics.weighted_images import (
     KEPT_PATIENTS,
     cluster_bootstrap,
     cluster_codes,

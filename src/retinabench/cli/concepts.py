@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from retinabench.concepts.examine import ExamineOptions
     from retinabench.concepts.report.findings import ExaminationReport
     from retinabench.concepts.trained_answers import NetworkOptions
-    from retinabench.core.progress import Progress
+    from retinabench.core.errors import Progress
     from retinabench.metrics.proportions import Interval
 
 

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from retinabench.cli import main as cli
-from retinabench.core.errors import InputError
-from retinabench.core.progress import Progress
+from retinabench.core.errors import InputError, Progress
 from retinabench.data.registry import DATASETS
 
 DatasetName = Annotated[

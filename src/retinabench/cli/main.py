@@ -28,11 +28,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 
 import typer
 
-from retinabench.core.errors import InputError, WorkError
+from retinabench.core.errors import QUIET, Bars, InputError, Progress, WorkError, visible
 from retinabench.core.files import confirming, json_text, write_json
-from retinabench.core.progress import QUIET, Bars, Progress
 from retinabench.core.subprocesses import keep_memory, sleeping_threads
-from retinabench.core.untrusted import visible
 from retinabench.core.version import __version__
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from retinabench.cli.training import Config, Data, Method, Shifted, Task, config
 from retinabench.core.errors import InputError, WorkError
 
 if TYPE_CHECKING:
-    from retinabench.core.progress import Progress
+    from retinabench.core.errors import Progress
     from retinabench.experiments.engines.scheduler import JobEngine
     from retinabench.experiments.study.definition import Study
 
@@ -201,7 +201,7 @@ def _show_status(definition: Study, folder: Path) -> None:
 
 
 def _show_plan(definition: Study, folder: Path, computing: Computing) -> None:
-    from retinabench.core.progress import QUIET
+    from retinabench.core.errors import QUIET
     from retinabench.experiments.engines.engine import LocalEngine
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.study.plan import make_plan, plan_lines, plan_table

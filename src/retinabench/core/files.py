@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from retinabench.core.errors import InputError, WorkError, printable
+from retinabench.core.errors import InputError, WorkError, kept_inside, printable
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted import kept_inside
 
 try:
     import fcntl

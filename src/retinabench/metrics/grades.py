@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import check_level, cluster_bootstrap, cluster_codes
 from retinabench.metrics.intervals import (
     WHOLE,
     Counts,
@@ -37,13 +36,22 @@ from retinabench.metrics.intervals import (
     Proportion,
     loss_interval,
     patients_of,
+    pseudo_of_losses,
     replicate_error,
 )
 from retinabench.metrics.proportions import Interval, clustered_proportion
-from retinabench.metrics.pseudo_patient import of_losses
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import EPS, Cases, Index, Weighted, ratio
+from retinabench.metrics.weighted_images import (
+    EPS,
+    Cases,
+    Index,
+    Weighted,
+    check_level,
+    cluster_bootstrap,
+    cluster_codes,
+    ratio,
+)
 from retinabench.predictions.columns import GRADES
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
@@ -295,7 +303,7 @@ def _pseudo_kappa(w: Weighted) -> Moments:
 
 def _pseudo_loss(w: Weighted, name: str, *, area: bool = False) -> Moments:
     """A patient is added who has the grades that are predicted worst."""
-    return of_losses(w, _cases(w).losses[name].max(axis=1), area=area)
+    return pseudo_of_losses(w, _cases(w).losses[name].max(axis=1), area=area)
 
 
 def _loss(name: str, label: str, unit: str = "", largest: float = np.inf) -> ScoreSpec:

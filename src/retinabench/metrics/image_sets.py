@@ -24,11 +24,10 @@ import scipy
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import check, disposable, write_bytes
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import SMALL, cluster_bootstrap, cluster_codes
 from retinabench.metrics.classification import balanced_weight
 from retinabench.metrics.referral_curves import coarse_auprc_area
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.weighted_images import Cases, Index, Weighted
+from retinabench.metrics.weighted_images import SMALL, Cases, Index, Weighted, cluster_bootstrap, cluster_codes
 from retinabench.predictions.table import Predictions
 
 VARIABLE = "RETINABENCH_CACHE"

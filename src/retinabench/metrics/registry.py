@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from retinabench.core.registry import Registry
-from retinabench.metrics import calibration, classification, pseudo_patient, referral_curves
+from retinabench.metrics import calibration, classification, intervals, referral_curves
 from retinabench.metrics.arrays import Floats
 from retinabench.metrics.intervals import (
     WHOLE,
@@ -39,8 +39,8 @@ Needs = Literal["", "classes", "retained", "positives", "negatives", "errors", "
 ON_REQUEST: tuple[str, ...] = ()
 REFERRED_PERCENT = (0, 10, 20, 30, 40, 50, 70)
 _SHARE = Scaled(0.0, 1.0)
-_AURC = Loss(pseudo_patient.of_aurc, 0.0, 1.0)
-_AUPRC = Loss(partial(pseudo_patient.of_ranked, classes="positive"), 1.0, 1.0, "classes")
+_AURC = Loss(intervals.pseudo_of_aurc, 0.0, 1.0)
+_AUPRC = Loss(partial(intervals.pseudo_of_ranked, classes="positive"), 1.0, 1.0, "classes")
 _BIASED = NoInterval(
     "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
 )
@@ -136,7 +136,7 @@ def _share_of_retained(**counted: Any) -> Proportion:
 
 
 def _ranked_retained(classes: Literal["both", "positive"]) -> Loss:
-    return Loss(partial(pseudo_patient.of_ranked, classes=classes, half=True), 1.0, 1.0, "retained")
+    return Loss(partial(intervals.pseudo_of_ranked, classes=classes, half=True), 1.0, 1.0, "retained")
 
 
 _score = partial(ScoreSpec, by_rows=False)
@@ -216,10 +216,10 @@ _BUILTIN = (
     _score("auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes", interval=Ranked(lambda w: (w.cases.prob, w.positive, w.negative))),
     _score("auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives", interval=_AUPRC),
     _score("nll", "NLL", "lower", "nats", 2, classification.nll_of,
-        interval=Loss(partial(pseudo_patient.of_probability, loss="log"), of="classes"),
+        interval=Loss(partial(intervals.pseudo_of_probability, loss="log"), of="classes"),
     ),
     _score("brier", "Brier score", "lower", "", 2, classification.brier_of,
-        interval=Loss(partial(pseudo_patient.of_probability, loss="squared"), 0.0, 1.0, "classes"),
+        interval=Loss(partial(intervals.pseudo_of_probability, loss="squared"), 0.0, 1.0, "classes"),
     ),
     _score("ece_top_label", "ECE, top label", "lower", "", 2, calibration.ece_top_label_of, interval=_BIASED),
     _score("ece_positive_class", "ECE, positive class", "lower", "", 2, calibration.ece_positive_class_of, interval=_BIASED),
@@ -239,17 +239,17 @@ _BUILTIN = (
         "specificity", "Specificity", "higher", "", 2, classification.specificity_of, "negatives",
         interval=Proportion(lambda w: (~w.cases.called, w.negative)),
     ),
-    _area("accuracy", "Referral accuracy area", "higher", Loss(pseudo_patient.of_aurc, 1.0, 1.0)),
+    _area("accuracy", "Referral accuracy area", "higher", Loss(intervals.pseudo_of_aurc, 1.0, 1.0)),
     _area(
         "nll", "Referral NLL area", "lower",
-        Loss(partial(pseudo_patient.of_probability, loss="log", area=True), of="retained"), "nats",
+        Loss(partial(intervals.pseudo_of_probability, loss="log", area=True), of="retained"), "nats",
     ),
     _area("auroc", "Referral AUROC area", "higher", _ranked_retained("both"), "", 3, "retained"),
     _area("auprc", "Referral AUPRC area", "higher", _ranked_retained("positive"), "", 3, "retained"),
     _score("rc_index", "RC-Index@0.9", "higher", "", 2, classification.rc_index_of, interval=Scaled(of="errors")),
     _score("aurc", "AURC", "lower", "", 2, classification.aurc_of, interval=_AURC),
-    _score("e_aurc", "E-AURC", "lower", "", 2, classification.e_aurc_of, interval=Loss(pseudo_patient.of_e_aurc, of="errors")),
-    _score("augrc", "AUGRC", "lower", "", 2, classification.augrc_of, interval=Loss(pseudo_patient.of_augrc, 0.0, 1.0)),
+    _score("e_aurc", "E-AURC", "lower", "", 2, classification.e_aurc_of, interval=Loss(intervals.pseudo_of_e_aurc, of="errors")),
+    _score("augrc", "AUGRC", "lower", "", 2, classification.augrc_of, interval=Loss(intervals.pseudo_of_augrc, 0.0, 1.0)),
     _score("failure_auroc", "Failure AUROC", "higher", "", 2, classification.failure_auroc_of, "errors", interval=_ERRORS),
     _score("prr", "PRR", "higher", "", 2, classification.prr_of, "errors", interval=Ranked(classification.ranked_errors, -1.0, WHOLE)),
     _score(
@@ -262,7 +262,7 @@ _BUILTIN = (
     _score("ood_fpr95", "OOD detection FPR at 95 %", "lower", "", 1, classification.ood_fpr95_of, "domains", ON_REQUEST, _SHARE),
     *(_at(metric, percent) for metric in ("accuracy", "auroc") for percent in REFERRED_PERCENT),
     _score(
-        "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST, Loss(pseudo_patient.of_brier_skill, 1.0)
+        "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST, Loss(intervals.pseudo_of_brier_skill, 1.0)
     ),
     _score(
         "net_benefit_gain", "Net benefit over calling all or none", "higher", "", 1, classification.net_benefit_gain_of, "", ON_REQUEST,

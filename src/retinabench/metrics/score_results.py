@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from retinabench.core.errors import InputError, nearest
+from retinabench.core.errors import InputError, nearest, shown
 from retinabench.core.results import (
     Document,
     IntervalRow,
@@ -28,7 +28,6 @@ from retinabench.core.results import (
     json_content,
     vars_of,
 )
-from retinabench.core.untrusted import shown
 from retinabench.metrics.calibration import SetCalibration
 from retinabench.metrics.decisions import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.grades import GradeScores

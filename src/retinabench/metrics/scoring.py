@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import Steps, check_level, check_seed, cluster_bootstrap, one_blas_thread
 from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of, set_calibration
 from retinabench.metrics.classification import (
     accuracy_of,
@@ -37,7 +36,18 @@ from retinabench.metrics.proportions import Interval
 from retinabench.metrics.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
 from retinabench.metrics.score_results import REFERRED, Baseline, PriorCorrection, Scores, SetScores
-from retinabench.metrics.weighted_images import EPS, MANY, Cases, Weighted, ratio
+from retinabench.metrics.weighted_images import (
+    EPS,
+    MANY,
+    Cases,
+    Steps,
+    Weighted,
+    check_level,
+    check_seed,
+    cluster_bootstrap,
+    one_blas_thread,
+    ratio,
+)
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions
 

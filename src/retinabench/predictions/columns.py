@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import ArrayLike, NDArray
 
-from retinabench.core.errors import InputError, nearest, one_edit
+from retinabench.core.errors import InputError, json_object, nearest, one_edit
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted import json_object
 from retinabench.predictions.check import Check
 
 SCHEMA = "retinabench.predictions/1"

@@ -31,9 +31,8 @@ import pyarrow.compute
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import FORMULA, QUOTED, InputError, plain_cell, unquoted
 from retinabench.core.files import atomic_write, check
-from retinabench.core.untrusted import FORMULA, QUOTED, plain_cell, unquoted
 from retinabench.predictions import columns
 from retinabench.predictions.check import BLOCK, Check
 from retinabench.predictions.columns import (

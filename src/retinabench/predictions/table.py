@@ -20,9 +20,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from retinabench.core.errors import InputError, printable
+from retinabench.core.errors import InputError, printable, told_apart
 from retinabench.core.results import BLUE, VERMILION, Row, Tabular, axes_or_new
-from retinabench.core.untrusted import told_apart
 from retinabench.predictions.check import Check, all_differ, named_by_row, own_patients, tidied
 from retinabench.predictions.columns import (
     DOMAINS,

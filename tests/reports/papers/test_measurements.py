@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET, InputError
 from retinabench.metrics.classification import grade_weight, roc_curve, sensitivity_on_chords
 from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.scoring import referral_curve

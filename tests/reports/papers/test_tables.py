@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET
 from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.published import aggregate as published_aggregate
 from retinabench.metrics.scoring import referral_curve

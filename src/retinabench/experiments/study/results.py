@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from retinabench.core.progress import Advance
+from retinabench.core.errors import Advance
 from retinabench.core.seeds import derive
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import ResultRow

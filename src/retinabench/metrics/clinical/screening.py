@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, shown
 from retinabench.core.results import (
     Document,
     IntervalRow,
@@ -21,9 +21,7 @@ from retinabench.core.results import (
     number_text,
     vars_of,
 )
-from retinabench.core.untrusted import shown
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
@@ -68,7 +66,7 @@ from retinabench.metrics.image_sets import SET_LABELS, inversion_notes
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_proportion, finite_or_none
 from retinabench.metrics.smooth_calibration import SmoothCalibration, smooth_calibration
-from retinabench.metrics.weighted_images import Cases, is_positive
+from retinabench.metrics.weighted_images import Cases, cluster_codes, is_positive
 from retinabench.predictions.check import Check, without_patients
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows

@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Tabular, draw_intervals, json_content
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.groups import FEWEST_PATIENTS, group_members
 from retinabench.metrics.clinical.screening_table import referral_view_intervals
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases
 from retinabench.metrics.proportions import Interval
+from retinabench.metrics.weighted_images import cluster_codes
 from retinabench.predictions.check import eyes_of_one, refuse_alike, refuse_partly, without_patients
 from retinabench.predictions.table import Predictions
 

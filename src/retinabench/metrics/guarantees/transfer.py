@@ -15,7 +15,6 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Row
-from retinabench.metrics.bootstrap import check_draws
 from retinabench.metrics.decisions import DecisionThreshold, FrozenThreshold, by_patient, referral_uncertainty
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify
@@ -31,6 +30,7 @@ from retinabench.metrics.guarantees.threshold import (
     validation_and_test,
 )
 from retinabench.metrics.proportions import Interval
+from retinabench.metrics.weighted_images import check_draws
 from retinabench.predictions.table import Predictions
 
 SCHEMA = "retinabench.transfer/3"

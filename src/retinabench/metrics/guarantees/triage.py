@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, Row
-from retinabench.metrics.bootstrap import check_draws
 from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
@@ -42,6 +41,7 @@ from retinabench.metrics.guarantees.threshold import (
     validation_and_test,
 )
 from retinabench.metrics.proportions import Interval
+from retinabench.metrics.weighted_images import check_draws
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,6 @@ from retinabench.core.errors import InputError
 from retinabench.core.files import check
 from retinabench.metrics import classification
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.decisions import binary_entropy, compared_uncertainties, referral_uncertainty
 from retinabench.metrics.image_sets import kept_columns
@@ -29,7 +28,15 @@ from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue, referred
 from retinabench.metrics.rejection import Rejections, compare_uncertainties
 from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
-from retinabench.metrics.weighted_images import Cases, Weighted, is_positive
+from retinabench.metrics.weighted_images import (
+    Cases,
+    Statistic,
+    Weighted,
+    cluster_bootstrap,
+    cluster_codes,
+    is_positive,
+    percentile_interval,
+)
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions, Subsets, check_seeds, seeds_of
 from retinabench.reports.toolkit.figures import OTHERS, Mark, mark

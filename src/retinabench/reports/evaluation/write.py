@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError
+from retinabench.core.errors import Progress as Bars
 from retinabench.core.files import check_writable, write_bytes, write_json
-from retinabench.core.progress import QUIET
-from retinabench.core.progress import Progress as Bars
 from retinabench.core.results import JsonObject, json_content
 from retinabench.data.prepared import open_data
 from retinabench.metrics import classification

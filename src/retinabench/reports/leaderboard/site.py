@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import json_text, write_bytes
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import IntervalRow, JsonObject, draw_intervals
 from retinabench.core.workspace import Workspace
 from retinabench.metrics.arrays import Floats

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from retinabench.core.errors import QUIET, Progress
 from retinabench.core.files import write_bytes, write_json
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import Document
 from retinabench.core.seeds import derive
 from retinabench.metrics.image_sets import SET_LABELS

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.errors import InputError, nearest
-from retinabench.core.progress import Advance, Progress
+from retinabench.core.errors import Advance, InputError, Progress, nearest
 from retinabench.core.subprocesses import in_processes
 from retinabench.metrics.comparison import rank_methods
 from retinabench.metrics.decisions import referral_uncertainty

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from retinabench.core.errors import QUIET, Progress
 from retinabench.core.files import write_bytes
-from retinabench.core.progress import QUIET, Progress
 from retinabench.predictions.io import ReadEach, read_each
 from retinabench.reports.papers.collection import collect
 from retinabench.reports.papers.figures import (

@@ -31,8 +31,8 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 from PIL import Image
 
+from retinabench.core.errors import visible
 from retinabench.core.files import write_bytes
-from retinabench.core.untrusted import visible
 from retinabench.metrics.arrays import Floats
 
 INK, MUTED, FAINT, PAPER = "#1d1d1b", "#6a6a66", "#dcdbd5", "#fffffe"

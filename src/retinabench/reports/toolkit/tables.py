@@ -28,7 +28,7 @@ from rich.measure import Measurement
 from rich.padding import Padding
 from rich.text import Text
 
-from retinabench.core.untrusted import csv_text, visible
+from retinabench.core.errors import csv_text, visible
 from retinabench.metrics.proportions import Interval
 
 MINUS, DASH = "−", "–"
