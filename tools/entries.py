@@ -40,7 +40,7 @@ FORMULAS = {
     "Smooth calibration": "metrics.smooth_calibration",
     "Grades": "metrics.grades",
     "Sets of grades": "metrics.grades:GradeSets",
-    "Baseline": "metrics.score_results",
+    "Baseline": "metrics.image_sets:Baseline",
     "Other thresholds": "metrics.clinical.screening_table:PolicyGrid",
     "Patients": "metrics.decisions:patient_uncertainty",
     "Readings of a referral": "metrics.clinical.screening_table",

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from retinabench.metrics.guarantees.threshold import Realised
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
     from retinabench.metrics.guarantees.triage import Triage, triage
+    from retinabench.metrics.image_sets import Scores, SetScores
     from retinabench.metrics.monitoring import monitor
     from retinabench.metrics.planning import plan
     from retinabench.metrics.recalibration import recalibrate
     from retinabench.metrics.referral_curves import Curve, Metric
     from retinabench.metrics.registry import ScoreValue
-    from retinabench.metrics.score_results import Scores, SetScores
     from retinabench.metrics.scoring import Rules, referral_curve, score
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
@@ -97,9 +97,9 @@ _MODULES = {
     "Problem": "fidelity.problems",
     "Ranking": "metrics.comparison",
     "ScoreValue": "metrics.registry",
-    "Scores": "metrics.score_results",
+    "Scores": "metrics.image_sets",
     "ScreeningReport": "metrics.clinical.screening",
-    "SetScores": "metrics.score_results",
+    "SetScores": "metrics.image_sets",
     "Trained": "experiments.dataset_runs",
     "Transfer": "metrics.guarantees.transfer",
     "Triage": "metrics.guarantees.triage",

@@ -21,7 +21,7 @@ from retinabench.core.results import Document, IntervalRow, Row, Tabular, draw_i
 from retinabench.core.seeds import numpy_generator
 from retinabench.metrics.arrays import Floats
 from retinabench.metrics.decisions import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
-from retinabench.metrics.image_sets import SET_LABELS, SETS
+from retinabench.metrics.image_sets import PLOTTED, SET_LABELS, SETS, check_known
 from retinabench.metrics.intervals import holm, min_p
 from retinabench.metrics.paired import (
     LEVEL,
@@ -38,7 +38,6 @@ from retinabench.metrics.paired import (
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score_results import PLOTTED, check_known
 from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold
 from retinabench.metrics.weighted_images import check_level, percentile_interval
 from retinabench.predictions.table import Predictions, Subsets, align, seeds_of

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.score_results import Scores
+from retinabench.metrics.image_sets import Scores
 from retinabench.metrics.scoring import Rules, score
 from retinabench.predictions.table import Predictions
 

@@ -40,7 +40,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import Document
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.decisions import FrozenThreshold, referral_uncertainty
-from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, image_sets, replicates_of
+from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, check_known, image_sets, replicates_of
 from retinabench.metrics.intervals import (
     ALL_ALIKE,
     ONE_PATIENT,
@@ -57,7 +57,6 @@ from retinabench.metrics.intervals import (
     t_test,
 )
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.score_results import check_known
 from retinabench.metrics.weighted_images import Steps, Weighted
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions, Subsets, notes_of_files

@@ -24,9 +24,14 @@ from retinabench.metrics.clinical.groups import named_groups
 from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.grades import GradeScores, grade_scores
 from retinabench.metrics.image_sets import (
+    REFERRED,
     SET_LABELS,
+    Baseline,
     ImageSet,
+    PriorCorrection,
+    Scores,
     SetEvaluator,
+    SetScores,
     image_sets,
     inversion_notes,
     replicates_of,
@@ -35,7 +40,6 @@ from retinabench.metrics.intervals import Ends
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
-from retinabench.metrics.score_results import REFERRED, Baseline, PriorCorrection, Scores, SetScores
 from retinabench.metrics.weighted_images import (
     EPS,
     MANY,
