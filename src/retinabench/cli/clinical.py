@@ -402,7 +402,7 @@ def monitor(
         if error.file is not None:
             raise
         names = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else files[0]
-        raise InputError(error.problem, file=names, row=error.row, column=error.column, hint=error.hint) from None
+        raise error.again(file=names) from None
     about = {"certificate": sha256(certificate), "headline": headline(result)}
     cli.print_result(monitor_tables(result), json, lambda: result.to_dict() | about)
     notes = notes_of_files([str(file) for file in files], [one.notes for one in predictions])

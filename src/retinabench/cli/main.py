@@ -258,9 +258,8 @@ def _refuse_numbers(arguments: list[str]) -> None:
             continue
         if not math.isfinite(value) or 0 < abs(value) < 1e-200:
             name = names[k] if own else names[k - 1]
-            raise InputError(
-                f"{name} {text} is out of range", hint="Give a finite number that is not vanishingly small."
-            )
+            hint = "Give a finite number that is not vanishingly small."
+            raise InputError(f"{name} {text} is out of range", hint=hint)
 
 
 def _fail(message: str, code: int) -> int:
@@ -309,9 +308,8 @@ def option(name: str, value: str, text: str = "", **further: Any) -> Any:
 def _folder_to_write(out: Path | None) -> Path | None:
     for path in () if out is None else (out, *out.parents):
         if path.exists() and not path.is_dir():
-            raise InputError(
-                "is a file where a folder is needed to write into", file=path, hint="Choose another --out."
-            )
+            hint = "Choose another --out."
+            raise InputError("is a file where a folder is needed to write into", file=path, hint=hint)
     return out
 
 

@@ -181,10 +181,8 @@ def compare(
     check_seeds(names, predictions)
     sides = [[one for one, own in zip(predictions, names, strict=True) if own == name] for name in dict.fromkeys(names)]
     if len(sides) != 2:
-        raise InputError(
-            f"{len(paths)} files of {len(sides)} methods ({', '.join(dict.fromkeys(names))})",
-            hint="Name two files, or the files of two methods; --method gives a file another one.",
-        )
+        hint = "Name two files, or the files of two methods; --method gives a file another one."
+        raise InputError(f"{len(paths)} files of {len(sides)} methods ({', '.join(dict.fromkeys(names))})", hint=hint)
     with cli.progress_of(quiet).track("Comparing", 1, unit="pair") as advance:
         found = compare_predictions(sides[0], sides[1], seed=seed, scores=score, margin=margin, **vars(scoring))
         advance(1)

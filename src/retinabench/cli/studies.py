@@ -147,9 +147,8 @@ def tune(
     if ranking.first:  # says why where there is none
         cli.say(folder / "best.toml")
     if failed := sum(row.state == "failed" for row in ranking.rows):
-        raise WorkError(
-            f"{folder}: {failed} trials failed, and the others are ranked. The same command tries them again."
-        )
+        problem = f"{folder}: {failed} trials failed, and the others are ranked. The same command tries them again."
+        raise WorkError(problem)
 
 
 @computes_runs

@@ -56,6 +56,11 @@ class InputError(ValueError):
         line = f"{', '.join(place)}: {problem}" if place else problem
         super().__init__(printable(f"{line.rstrip('.')}. {hint}" if hint else line))
 
+    def again(self, **changed: Any) -> InputError:
+        """Return the error with another file, column or hint."""
+        place = {name: getattr(self, name) for name in ("file", "row", "column", "hint")}
+        return InputError(self.problem, **(place | changed))
+
 
 class WorkError(RuntimeError):
     """A failure with correct input; the message says at which step and what may help."""
@@ -107,11 +112,8 @@ def inside(folder: Path, name: object) -> Path:
 def kept_inside(folder: Path, path: Path) -> Path:
     """Return `path`, or raise `InputError` where it is a link that leads out of `folder`."""
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-        raise InputError(
-            "is a link that leads out of its folder",
-            file=path,
-            hint="Put the file itself there, if you trust the folder.",
-        )
+        hint = "Put the file itself there, if you trust the folder."
+        raise InputError("is a link that leads out of its folder", file=path, hint=hint)
     return path
 
 

@@ -70,11 +70,8 @@ def check(path: str | Path, hint: str | None = None, *, named: bool = False) -> 
     if not named:
         kept_inside(path.parent, path)
     if state(path) == "damaged":
-        raise InputError(
-            f"is damaged: its content is not what was written ({CHECKSUMS} lists another checksum)",
-            file=path,
-            hint=hint or HINT.format(path.parent),
-        )
+        problem = f"is damaged: its content is not what was written ({CHECKSUMS} lists another checksum)"
+        raise InputError(problem, file=path, hint=hint or HINT.format(path.parent))
     return path
 
 

@@ -120,11 +120,8 @@ class Workspace:
         assert begun is not None
         if difference := first_difference(decisive(begun), decisive(mine)):
             key, then, now = difference
-            raise InputError(
-                f"holds a {self.kind} with another {key}: {_short(then)} there, {_short(now)} here",
-                file=self.folder,
-                hint=hint,
-            )
+            problem = f"holds a {self.kind} with another {key}: {_short(then)} there, {_short(now)} here"
+            raise InputError(problem, file=self.folder, hint=hint)
         return begun
 
     def check_empty(self, allowed: Collection[str] = (), hint: str = "Choose another --out.") -> None:

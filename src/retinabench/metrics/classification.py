@@ -325,9 +325,8 @@ def grade_weight(grade: ArrayLike, proportion: ArrayLike = EYEPACS_TEST) -> Floa
     """
     g, share = np.asarray(grade, np.intp), np.asarray(proportion, np.float64)
     if g.min() < 0 or g.max() >= len(share):
-        raise InputError(
-            f"grades {g.min()} to {g.max()} where proportions are for 0 to {len(share) - 1}", column="grade"
-        )
+        problem = f"grades {g.min()} to {g.max()} where proportions are for 0 to {len(share) - 1}"
+        raise InputError(problem, column="grade")
     count = np.bincount(g, minlength=len(share))
     weight = np.divide(share, count, out=np.zeros(len(share)), where=count > 0)[g]
     return np.asarray(weight * (len(g) / weight.sum()))

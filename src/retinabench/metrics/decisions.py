@@ -110,12 +110,8 @@ def referral_uncertainty(
         name = ("total" if threshold == 0.5 else "margin") if predictions.uncertainty is None else "own"
     if name == "own":
         if predictions.uncertainty is None:
-            raise InputError(
-                "is missing",
-                file=predictions.source,
-                column="uncertainty",
-                hint=f"Add the column, or choose one of: {', '.join(UNCERTAINTIES)}.",
-            )
+            hint = f"Add the column, or choose one of: {', '.join(UNCERTAINTIES)}."
+            raise InputError("is missing", file=predictions.source, column="uncertainty", hint=hint)
         return np.asarray(predictions.uncertainty, np.float64), name
     if name in predictions.uncertainties:
         return np.asarray(predictions.uncertainties[name], np.float64), name
@@ -289,11 +285,8 @@ class DecisionThreshold:
         split, images = self._images(predictions)
         value, sensitivity, specificity = operating_points(images.label, images.prob)
         if not (np.isfinite(sensitivity).all() and np.isfinite(specificity).all()):
-            raise InputError(
-                f"a threshold by {self.text} needs images of both classes in the {split} split",
-                file=predictions.source,
-                hint="Give a number, such as 0.3.",
-            )
+            problem = f"a threshold by {self.text} needs images of both classes in the {split} split"
+            raise InputError(problem, file=predictions.source, hint="Give a number, such as 0.3.")
         if self.rule == "youden":
             best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))  # of finite thresholds
         elif self.rule == "sensitivity":
@@ -317,11 +310,9 @@ class DecisionThreshold:
                 found = predictions.select(domain=domain, split=split)
                 if found is not None:
                     return split, found
-        raise InputError(
-            f"holds no image of the {splits[-1]} split, which is to choose the threshold ({self.text})",
-            file=predictions.source,
-            hint="Add validation images, give a number, or choose on the scored images with @test.",
-        )
+        problem = f"holds no image of the {splits[-1]} split, which is to choose the threshold ({self.text})"
+        hint = "Add validation images, give a number, or choose on the scored images with @test."
+        raise InputError(problem, file=predictions.source, hint=hint)
 
 
 def _shared_patients(predictions: Predictions, split: Split) -> int:

@@ -129,8 +129,6 @@ def _per_image(name: str, values: ArrayLike, images: int, batch: int) -> Floats:
     if array.shape == (images, 1):
         array = array[:, 0]
     if array.shape != (images,):
-        raise InputError(
-            f"the estimator's {name} has shape {array.shape} for batch {batch} of {images} images",
-            hint="Return one number per image.",
-        )
+        problem = f"the estimator's {name} has shape {array.shape} for batch {batch} of {images} images"
+        raise InputError(problem, hint="Return one number per image.")
     return array.astype(np.float64)

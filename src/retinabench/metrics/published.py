@@ -220,9 +220,8 @@ def sensitivity_at_nearest(curve: Roc, rates: ArrayLike) -> Floats:
 def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, SetScores]:
     """Score every set that exists by the released code. Shapes: `uncertainty` (N,)."""
     if not 0 <= seed < 2**32:
-        raise InputError(
-            f"the seed is {seed}", hint="The published rules draw by NumPy's old generator: 0 to 4294967295."
-        )
+        hint = "The published rules draw by NumPy's old generator: 0 to 4294967295."
+        raise InputError(f"the seed is {seed}", hint=hint)
     shifted = test.domain == "shifted"
     near, far = np.flatnonzero(~shifted), np.flatnonzero(shifted)
     sets = {

@@ -225,20 +225,16 @@ def frozen_threshold(
 ) -> FrozenThreshold:
     asked = DecisionThreshold.parse(threshold)
     if rules == "published" and asked != DecisionThreshold():
-        raise InputError(
-            f"the published rules know no threshold but {DEFAULT}", hint="Leave --threshold or --rules out."
-        )
+        hint = "Leave --threshold or --rules out."
+        raise InputError(f"the published rules know no threshold but {DEFAULT}", hint=hint)
     return asked.freeze(predictions)
 
 
 def _test_split(predictions: Predictions) -> Predictions:
     test = predictions.select(split="test")
     if test is None:
-        raise InputError(
-            "holds no gradable image of the test split",
-            file=predictions.source,
-            hint="Scores are of the test split; leave the column 'split' out if all images belong to it.",
-        )
+        hint = "Scores are of the test split; leave the column 'split' out if all images belong to it."
+        raise InputError("holds no gradable image of the test split", file=predictions.source, hint=hint)
     return test
 
 

@@ -131,10 +131,8 @@ class Cases:
         y, p = np.asarray(label), np.asarray(prob, np.float64)
         u = np.zeros(len(p)) if uncertainty is None else np.asarray(uncertainty, np.float64)
         if not (y.ndim == p.ndim == u.ndim == 1 and len(y) == len(p) == len(u) > 0):
-            raise InputError(
-                f"label, prob and uncertainty have shapes {y.shape}, {p.shape}, {u.shape}; needed is (N,) for all",
-                hint="Give one value per image, at least one image.",
-            )
+            problem = f"label, prob and uncertainty have shapes {y.shape}, {p.shape}, {u.shape}; needed is (N,) for all"
+            raise InputError(problem, hint="Give one value per image, at least one image.")
         if not (np.isin(y, (0, 1)).all() and ((p >= 0) & (p <= 1)).all() and np.isfinite(u).all()):
             raise InputError("label must be 0 or 1, prob in [0, 1] and uncertainty finite")
         order = np.lexsort((y, p, u))
@@ -164,9 +162,8 @@ class Cases:
         if w.shape[-1:] != (len(self),) or not np.isfinite(w).all() or (w < 0).any() or not w.any(axis=-1).all():
             raise InputError(f"weights must be {len(self)} finite numbers >= 0, not all 0")
         if w.sum(axis=-1).max() > MOST:
-            raise InputError(
-                f"the weights sum to more than {MOST:,} images", hint="Divide all of them by the same number."
-            )
+            hint = "Divide all of them by the same number."
+            raise InputError(f"the weights sum to more than {MOST:,} images", hint=hint)
         return Weighted(self, np.take(w, self.order, axis=-1))
 
     @cached_property
@@ -526,12 +523,8 @@ def cluster_codes(cluster: ArrayLike | Sequence[Hashable]) -> tuple[NDArray[np.i
     if ids.dtype.kind in "fO":
         missing = np.array([value is None or value != value for value in ids.tolist()])
         if missing.any():
-            raise InputError(
-                "is missing",
-                row=int(np.flatnonzero(missing)[0]) + 1,
-                column="patient_id",
-                hint="Give every image a patient, or none of them.",
-            )
+            hint = "Give every image a patient, or none of them."
+            raise InputError("is missing", row=int(np.flatnonzero(missing)[0]) + 1, column="patient_id", hint=hint)
     if ids.dtype.kind == "U":
         return numbered(ids)
     try:

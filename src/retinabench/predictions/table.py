@@ -99,9 +99,8 @@ class Constructors:
             raise check.fail("probs", None, f"has {classes} classes, and there are five grades")
         lowest = {2: 1, GRADES: REFERABLE_FROM}.get(classes) if referable_from is None else referable_from
         if lowest is None:
-            raise check.fail(
-                "probs", None, f"has {classes} classes, and it is not said which are referable", "Pass referable_from."
-            )
+            problem = f"has {classes} classes, and it is not said which are referable"
+            raise check.fail("probs", None, problem, "Pass referable_from.")
         mean = referable_probability(check, values, lowest)
         if classes == GRADES:
             columns.setdefault("grade_prob", checked_grade_prob(check, values))
@@ -181,9 +180,8 @@ class Constructors:
             eager = native.collect() if isinstance(native, narwhals.LazyFrame) else native
             table = eager.to_arrow()
         except (TypeError, ValueError, pa.ArrowException) as error:
-            raise InputError(
-                f"a {type(frame).__name__} cannot be read as a table: {str(error).partition(chr(10))[0]}"
-            ) from None
+            problem = f"a {type(frame).__name__} cannot be read as a table: {str(error).partition(chr(10))[0]}"
+            raise InputError(problem) from None
         reading = Reading(columns or {}, softmax, grades, referable_from, method, seed)
         layout = recognise(table.column_names, reading.columns)
         check_columns(None, layout.names, table.column_names)
@@ -318,11 +316,8 @@ class Predictions(Constructors, Tabular):
         members = self.metadata.get("members", 1)
         whole = isinstance(members, (int, np.integer)) and members >= 1
         if not whole or columns["probs"].shape[1] % members:
-            raise InputError(
-                f"{columns['probs'].shape[1]} samples cannot be shared by {members!r} members",
-                file=self.source,
-                hint="Store the samples member by member, equally many each.",
-            )
+            problem = f"{columns['probs'].shape[1]} samples cannot be shared by {members!r} members"
+            raise InputError(problem, file=self.source, hint="Store the samples member by member, equally many each.")
         if not self.metadata.get("samples") and self.metadata.get("members", 1) == 1:  # else they are posterior samples
             refuse_classes(check, columns["probs"])
         columns["notes"] = tuple(dict.fromkeys(notes))
@@ -348,11 +343,8 @@ class Predictions(Constructors, Tabular):
         if self.grade is None and self.grade_prob is None:
             return REFERABLE_FROM
         if lowest not in range(1, 5):
-            raise InputError(
-                f"says in its metadata that images are referable from grade {lowest!r:.40}",
-                file=self.source,
-                hint="Valid: 1, 2, 3, 4, label.",
-            )
+            problem = f"says in its metadata that images are referable from grade {lowest!r:.40}"
+            raise InputError(problem, file=self.source, hint="Valid: 1, 2, 3, 4, label.")
         return int(lowest)
 
     def __len__(self) -> int:
@@ -557,9 +549,7 @@ def check_seeds(names: Sequence[str], models: Sequence[Predictions]) -> None:
                 aligned = align(runs)
             except InputError as error:
                 hint = f"Both are named '{name}', and seeds of a method predict the same images: use --method for names of their own."
-                raise InputError(
-                    error.problem, file=error.file, row=error.row, column=error.column, hint=hint
-                ) from None
+                raise error.again(hint=hint) from None
             _refuse_copies(aligned)
 
 
@@ -572,11 +562,9 @@ def _refuse_copies(runs: Sequence[Predictions]) -> None:
         for earlier in alike:
             seeds = [one.metadata.get("seed") for one in (earlier, run)]
             if None in seeds or seeds[0] == seeds[1]:
-                raise InputError(
-                    f"predicts the same as {earlier.source or 'an earlier model'}: a copy is not another seed",
-                    file=run.source or f"model {number}",
-                    hint="Leave it out, or state the seed of each file by --model-seed.",
-                )
+                problem = f"predicts the same as {earlier.source or 'an earlier model'}: a copy is not another seed"
+                hint = "Leave it out, or state the seed of each file by --model-seed."
+                raise InputError(problem, file=run.source or f"model {number}", hint=hint)
         alike.append(run)
 
 
@@ -606,11 +594,8 @@ def _matching_rows(first: Predictions, other: Predictions, number: int) -> NDArr
         )
     if len(other) != len(first):
         extra = other.image_id[~np.isin(other.image_id, first.image_id)][0][:60]
-        raise InputError(
-            f"holds {len(other) - len(first)} images that {first.source or 'model 1'} lacks, such as '{extra}'",
-            file=where,
-            hint="Paired comparison needs predictions of the same images.",
-        )
+        problem = f"holds {len(other) - len(first)} images that {first.source or 'model 1'} lacks, such as '{extra}'"
+        raise InputError(problem, file=where, hint="Paired comparison needs predictions of the same images.")
     for column in ("label", "domain", "patient_id", "grade"):
         ours, theirs = getattr(first, column), getattr(other, column)
         if ours is None or theirs is None:
@@ -619,14 +604,12 @@ def _matching_rows(first: Predictions, other: Predictions, number: int) -> NDArr
         known = (ours >= 0) & (theirs >= 0) if column == "grade" else True
         if (differ := np.flatnonzero((ours != theirs) & known)).size:
             row = int(differ[0])
-            raise InputError(
+            problem = (
                 f"is '{theirs[row]}' for image '{first.image_id[row][:60]}' where {first.source or 'model 1'} has "
-                f"'{ours[row]}'",
-                file=where,
-                row=other.file_row(rows[row]),
-                column=column,
-                hint="Both files must hold the same truth.",
+                f"'{ours[row]}'"
             )
+            hint = "Both files must hold the same truth."
+            raise InputError(problem, file=where, row=other.file_row(rows[row]), column=column, hint=hint)
     return rows
 
 

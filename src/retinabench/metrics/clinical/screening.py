@@ -391,13 +391,11 @@ def clinic(
     """
     _check_stated((*prevalences, *([] if population is None else [population])), referral_cost, images_per_hour)
     if harm is not None and not 0 < harm < np.inf:
-        raise InputError(
-            f"the harm is {harm:g}", hint="Say how many false alarms weigh as much as a missed image, such as 20."
-        )
+        hint = "Say how many false alarms weigh as much as a missed image, such as 20."
+        raise InputError(f"the harm is {harm:g}", hint=hint)
     if not all(0 < one < 1 for one in goal):
-        raise InputError(
-            f"the goal is {goal}", hint="Sensitivity and specificity lie between 0 and 1, such as 0.85 and 0.8."
-        )
+        hint = "Sensitivity and specificity lie between 0 and 1, such as 0.85 and 0.8."
+        raise InputError(f"the goal is {goal}", hint=hint)
     if referral_threshold is None and referral_rate is None:
         referral_rate = 0.2
     check = Check(predictions.source)

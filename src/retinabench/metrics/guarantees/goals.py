@@ -136,12 +136,11 @@ def ratio_interval(num: Floats, den: Floats, patient: NDArray[np.intp], level: f
 
 def _severe(cases: ReferralCases) -> Bools:
     if cases.severe is None:
-        raise InputError(
-            "is missing",
-            column="grade",
-            hint="A goal for severe disease (grade 3 and 4) needs the grades of the images: add the column, or name it "
-            "with --column grade=NAME.",
+        hint = (
+            "A goal for severe disease (grade 3 and 4) needs the grades of the images: add the column, or name it "
+            "with --column grade=NAME."
         )
+        raise InputError("is missing", column="grade", hint=hint)
     return np.asarray(cases.severe, bool)
 
 

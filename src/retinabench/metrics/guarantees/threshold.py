@@ -326,7 +326,7 @@ def of_file(source: str | None) -> Iterator[None]:
     except InputError as error:
         if error.column is None or error.file is not None:
             raise
-        raise InputError(error.problem, file=source, row=error.row, column=error.column, hint=error.hint) from None
+        raise error.again(file=source) from None
 
 
 def validation_and_test(predictions: Predictions, *, certifying: bool) -> dict[str, Predictions]:
@@ -336,19 +336,13 @@ def validation_and_test(predictions: Predictions, *, certifying: bool) -> dict[s
     """
     validation = predictions.select(domain="in_domain", split="validation")
     if validation is None:
-        raise InputError(
-            "holds no in-domain image of the validation split",
-            file=predictions.source,
-            hint="Mark the images that may choose the threshold by split = validation.",
-        )
+        hint = "Mark the images that may choose the threshold by split = validation."
+        raise InputError("holds no in-domain image of the validation split", file=predictions.source, hint=hint)
     found = {name: predictions.select(domain=name, split="test") for name in ("in_domain", "shifted")}
     tests = {name: part for name, part in found.items() if part is not None}
     if not tests:
-        raise InputError(
-            "holds no image of the test split",
-            file=predictions.source,
-            hint="Mark the images that the rule is tried on by split = test.",
-        )
+        hint = "Mark the images that the rule is tried on by split = test."
+        raise InputError("holds no image of the test split", file=predictions.source, hint=hint)
     for name, part in {"validation": validation, **tests}.items() if certifying else ():
         if part.patient_id is None and (eyes := eyes_of_one(part.image_id.tolist())) is not None:
             raise InputError(
@@ -369,12 +363,8 @@ def validation_and_test(predictions: Predictions, *, certifying: bool) -> dict[s
             if name == "shifted":
                 split = "shifted test split"
                 hint += " Where the other site numbers other patients alike, write the site before their ids."
-            raise InputError(
-                f"{len(both)} patients are in the validation and in the {split}, such as '{both[0][:60]}'",
-                file=validation.source,
-                column="patient_id",
-                hint=hint,
-            )
+            problem = f"{len(both)} patients are in the validation and in the {split}, such as '{both[0][:60]}'"
+            raise InputError(problem, file=validation.source, column="patient_id", hint=hint)
     return {"validation": validation, **tests}
 
 

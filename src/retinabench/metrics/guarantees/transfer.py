@@ -178,8 +178,6 @@ def _decision(
 ) -> FrozenThreshold:
     decision = DecisionThreshold.parse(threshold).freeze(predictions)
     if certifying and decision.chosen_on == "validation":
-        raise InputError(
-            f"the threshold {decision.rule} is chosen on the validation images, which cannot certify it as well",
-            hint=f"Fix a number beforehand, such as {decision.value:.3g} from earlier patients.",
-        )
+        problem = f"the threshold {decision.rule} is chosen on the validation images, which cannot certify it as well"
+        raise InputError(problem, hint=f"Fix a number beforehand, such as {decision.value:.3g} from earlier patients.")
     return decision

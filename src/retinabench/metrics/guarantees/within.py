@@ -51,7 +51,6 @@ def within(
         except InputError as error:
             left_out[value] = error.problem
     if not groups:
-        raise InputError(
-            f"no group can choose a threshold: {next(iter(left_out.values()))}", file=predictions.source, column=column
-        )
+        problem = f"no group can choose a threshold: {next(iter(left_out.values()))}"
+        raise InputError(problem, file=predictions.source, column=column)
     return Within(column, delta, groups, left_out)

@@ -186,9 +186,8 @@ class EvaluationSettings(ScoreSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.01 <= self.referred <= 0.95:
-            raise InputError(
-                f"the share referred is {self.referred:g}", hint="Give a share between 0.01 and 0.95, such as 0.1."
-            )
+            hint = "Give a share between 0.01 and 0.95, such as 0.1."
+            raise InputError(f"the share referred is {self.referred:g}", hint=hint)
 
 
 DEFAULTS = EvaluationSettings()

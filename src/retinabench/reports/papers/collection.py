@@ -91,9 +91,8 @@ def _integer(value: object, name: str, source: str | None) -> int | None:
     try:
         return int(str(value))
     except ValueError:
-        raise InputError(
-            f"states {name} = {value!r}, which is not a whole number", file=source, hint="Correct it with --labels."
-        ) from None
+        hint = "Correct it with --labels."
+        raise InputError(f"states {name} = {value!r}, which is not a whole number", file=source, hint=hint) from None
 
 
 def read_labels(path: Path | None, files: Sequence[Path]) -> Mapping[Path, Mapping[str, str]]:
@@ -115,13 +114,8 @@ def read_labels(path: Path | None, files: Sequence[Path]) -> Mapping[Path, Mappi
         file = (path.parent / (row["file"] or "")).resolve()
         file = file / "predictions.parquet" if file.is_dir() else file
         if file not in known:
-            raise InputError(
-                f"'{row['file']}' is not among the files of the command",
-                file=path,
-                row=number,
-                column="file",
-                hint="Paths are relative to this CSV.",
-            )
+            problem = f"'{row['file']}' is not among the files of the command"
+            raise InputError(problem, file=path, row=number, column="file", hint="Paths are relative to this CSV.")
         for column in _INTEGERS:
             if (label := row.get(column)) and not label.strip().isdigit():
                 raise InputError(f"is '{label}', which is not a whole number", file=path, row=number, column=column)
@@ -229,11 +223,8 @@ def _refuse_duplicates(origins: Sequence[Origin], paths: Sequence[Path]) -> None
             continue
         key = (_place(one), one.seed, one.member_seeds)
         if key in seen:
-            raise InputError(
-                f"is seed {one.seed} of {one.method}, as is {seen[key]}",
-                file=path,
-                hint="Name every run once, or tell the files apart with --labels.",
-            )
+            hint = "Name every run once, or tell the files apart with --labels."
+            raise InputError(f"is seed {one.seed} of {one.method}, as is {seen[key]}", file=path, hint=hint)
         seen[key] = path
 
 
