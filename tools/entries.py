@@ -48,7 +48,7 @@ FORMULAS = {
     "Targets of a certificate": "metrics.guarantees.goals",
     "Tests by betting": "metrics.guarantees.sequence",
     "Three zones": "metrics.guarantees.triage",
-    "Thresholds of groups": "metrics.guarantees.within",
+    "Thresholds of groups": "metrics.guarantees.triage:Within",
     "Actions for new patients": "metrics.actions",
     "The best simple rule": "metrics.clinical.decision_curve:best_simple_rule",
     "Recalibration": "metrics.recalibration",

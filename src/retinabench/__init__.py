@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from retinabench.metrics.clinical.screening import ScreeningReport, clinic
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
     from retinabench.metrics.decisions import by_patient
-    from retinabench.metrics.estimator import evaluate
     from retinabench.metrics.grades import grade_sets
     from retinabench.metrics.guarantees.goals import Per
     from retinabench.metrics.guarantees.threshold import Realised
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from retinabench.metrics.recalibration import recalibrate
     from retinabench.metrics.referral_curves import Curve, Metric
     from retinabench.metrics.registry import ScoreValue
-    from retinabench.metrics.scoring import Rules, referral_curve, score
+    from retinabench.metrics.scoring import Rules, evaluate, referral_curve, score
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
     from retinabench.reports.evaluation.write import report
@@ -107,7 +106,7 @@ _MODULES = {
     "by_patient": "metrics.decisions",
     "clinic": "metrics.clinical.screening",
     "compare": "metrics.comparison",
-    "evaluate": "metrics.estimator",
+    "evaluate": "metrics.scoring",
     "evaluate_torch": "integrations.pytorch",
     "grade_sets": "metrics.grades",
     "load_task": "data.tasks",

@@ -9,8 +9,7 @@ import numpy as np
 from retinabench.core.errors import QUIET
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.measurements import Collection
+from retinabench.reports.papers.measurements import Collection, collect
 from support.fake_predictions import METHODS, population, predictions
 
 TITLES = {

@@ -23,37 +23,10 @@ Rate = Annotated[
     float,
     cli.option("--referral", "X", "Share of images that the expert reads, frozen on the validation split if any."),
 ]
-Prevalences = Annotated[
-    list[float] | None,
-    cli.option("--prevalence", "X", "At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3."),
-]
-Cost = Annotated[
-    float,
-    cli.option("--cost", "X", "Price of a reading in detected referable images; 0.02: 50 readings are worth one."),
-]
 Human = Annotated[str, cli.option("--reader", "X/X", "Sensitivity/specificity of the human who reads: 0.9/0.95.")]
-ImagesPerHour = Annotated[float, cli.option("--images-per-hour", "X", "What an expert reads in an hour.")]
-Population = Annotated[
-    float | None,
-    cli.option(
-        "--population", "X", "Share of referable images where the model will work, if the study has more or fewer."
-    ),
-]
-Harm = Annotated[
-    float | None,
-    cli.option(
-        "--harm", "X", "False alarms that weigh as much as a missed image. Default: as the decision threshold says."
-    ),
-]
 Columns = Annotated[
     list[str] | None,
     cli.option("--subgroup", "COLUMN", "Column of subgroups; may be repeated. Default: all that make groups."),
-]
-Page = Annotated[Path | None, cli.option("--out", "FOLDER", "Folder for the page and its numbers.")]
-
-
-GoalPair = Annotated[
-    str, cli.option("--goal", "X/X", "Sensitivity/specificity that are to be reached, per patient and per image.")
 ]
 
 
@@ -63,16 +36,34 @@ def clinic(
     referral: Rate = 0.2,
     threshold: cli.Threshold = "0.5",
     uncertainty: cli.Uncertainty = "auto",
-    prevalence: Prevalences = None,
-    cost: Cost = 0.0,
+    prevalence: Annotated[
+        list[float] | None,
+        cli.option("--prevalence", "X", "At which PPV and NPV are stated; may be repeated. Default: 0.05 to 0.3."),
+    ] = None,
+    cost: Annotated[
+        float,
+        cli.option("--cost", "X", "Price of a reading in detected referable images; 0.02: 50 readings are worth one."),
+    ] = 0.0,
     human: Human = "0.9/0.95",
-    goal: GoalPair = "0.85/0.8",
-    images_per_hour: ImagesPerHour = 60.0,
-    population: Population = None,
-    harm: Harm = None,
+    goal: Annotated[
+        str, cli.option("--goal", "X/X", "Sensitivity/specificity that are to be reached, per patient and per image.")
+    ] = "0.85/0.8",
+    images_per_hour: Annotated[float, cli.option("--images-per-hour", "X", "What an expert reads in an hour.")] = 60.0,
+    population: Annotated[
+        float | None,
+        cli.option(
+            "--population", "X", "Share of referable images where the model will work, if the study has more or fewer."
+        ),
+    ] = None,
+    harm: Annotated[
+        float | None,
+        cli.option(
+            "--harm", "X", "False alarms that weigh as much as a missed image. Default: as the decision threshold says."
+        ),
+    ] = None,
     subgroup: Columns = None,
     json: cli.Json = None,
-    out: Page = None,
+    out: Annotated[Path | None, cli.option("--out", "FOLDER", "Folder for the page and its numbers.")] = None,
     quiet: cli.Silent = False,
     reader: cli.FileReader = cli.PLAIN,
 ) -> None:
@@ -119,39 +110,33 @@ def _json(result: ScreeningReport) -> dict[str, object]:
 
 
 Pilot = Annotated[Path | None, cli.argument("FILE", "Predictions of a pilot, from which what is not stated is read.")]
-Prevalence = Annotated[float | None, cli.option("--prevalence", "X", "Share of referable images: 0.1.")]
 Sensitivity = Annotated[
     float | None, cli.option("--sensitivity", "X", "That is expected; default 0.9, or the pilot's.")
 ]
-Specificity = Annotated[
-    float | None, cli.option("--specificity", "X", "That is expected; default 0.9, or the pilot's.")
-]
 Auroc = Annotated[float | None, cli.option("--auroc", "X", "That is expected; default 0.95, or the pilot's.")]
 HalfWidth = Annotated[float, cli.option("--half-width", "X", "Of the intervals of sensitivity, specificity and AUROC.")]
-AboveSensitivity = Annotated[
-    float | None, cli.option("--above-sensitivity", "X", "A goal that must be shown to be exceeded.")
-]
-AboveSpecificity = Annotated[
-    float | None, cli.option("--above-specificity", "X", "A goal that must be shown to be exceeded.")
-]
-Power = Annotated[float, cli.option("--power", "X", "Probability of showing what must be shown.")]
-ImagesPerPatient = Annotated[
-    float | None, cli.option("--images-per-patient", "X", "Mean number; default 2, or the pilot's.")
-]
 
 
 @cli.reads_predictions
 def plan(
     pilot: Pilot = None,
-    prevalence: Prevalence = None,
+    prevalence: Annotated[float | None, cli.option("--prevalence", "X", "Share of referable images: 0.1.")] = None,
     sensitivity: Sensitivity = None,
-    specificity: Specificity = None,
+    specificity: Annotated[
+        float | None, cli.option("--specificity", "X", "That is expected; default 0.9, or the pilot's.")
+    ] = None,
     auroc: Auroc = None,
     half_width: HalfWidth = 0.05,
-    above_sensitivity: AboveSensitivity = None,
-    above_specificity: AboveSpecificity = None,
-    power: Power = 0.8,
-    images_per_patient: ImagesPerPatient = None,
+    above_sensitivity: Annotated[
+        float | None, cli.option("--above-sensitivity", "X", "A goal that must be shown to be exceeded.")
+    ] = None,
+    above_specificity: Annotated[
+        float | None, cli.option("--above-specificity", "X", "A goal that must be shown to be exceeded.")
+    ] = None,
+    power: Annotated[float, cli.option("--power", "X", "Probability of showing what must be shown.")] = 0.8,
+    images_per_patient: Annotated[
+        float | None, cli.option("--images-per-patient", "X", "Mean number; default 2, or the pilot's.")
+    ] = None,
     threshold: cli.Threshold = "0.5",
     json: cli.Json = None,
     reader: cli.FileReader = cli.PLAIN,
@@ -196,9 +181,6 @@ PerWhat = Annotated[
 CertificateOut = Annotated[
     Path | None, cli.option("--out", "FOLDER", "Folder for the certificate: transfer.json, a page, and a PDF to sign.")
 ]
-MostImages = Annotated[
-    int | None, cli.option("--most-images", "N", "Images a new patient may have; default: as on validation.", min=1)
-]
 
 Zones = Annotated[
     bool,
@@ -211,14 +193,6 @@ Zones = Annotated[
 
 ZONES_HINT = "Zones are two thresholds of P(referable), chosen for named goals: --goal npv=.98 --goal ppv=.9."
 
-Attach = Annotated[
-    Path | None,
-    cli.option(
-        "--attach",
-        "MODEL",
-        "An exported model, which then applies the threshold or the zones; the file must be predicted by its weights.",
-    ),
-]
 
 Permutations = Annotated[
     int, cli.option("--bootstrap", "N", "Permutations of the screen for shift.", min=1, max=cli.MOST_REPLICATES)
@@ -232,13 +206,22 @@ def transfer(
     zones: Zones = False,
     confidence: Confidence = None,
     per: PerWhat = "image",
-    most_images: MostImages = None,
+    most_images: Annotated[
+        int | None, cli.option("--most-images", "N", "Images a new patient may have; default: as on validation.", min=1)
+    ] = None,
     threshold: cli.Threshold = "0.5",
     bootstrap: Permutations = 1000,
     uncertainty: cli.Uncertainty = "auto",
     json: cli.Json = None,
     out: CertificateOut = None,
-    attach: Attach = None,
+    attach: Annotated[
+        Path | None,
+        cli.option(
+            "--attach",
+            "MODEL",
+            "An exported model, which then applies the threshold or the zones; the file must be predicted by its weights.",
+        ),
+    ] = None,
     within: Annotated[
         str | None,
         cli.option("--within", "COLUMN", "A threshold of its own for every group of this column, such as camera."),
@@ -252,9 +235,8 @@ def transfer(
     Exit code 3: no threshold satisfies the goals (of a zone), or none can be certified; 4: the labels of a test set refute the certificate.
     """
     from retinabench.metrics.guarantees.transfer import transfer as transfer_threshold
-    from retinabench.metrics.guarantees.triage import triage
-    from retinabench.metrics.guarantees.within import Within
-    from retinabench.metrics.guarantees.within import within as within_groups
+    from retinabench.metrics.guarantees.triage import Within, triage
+    from retinabench.metrics.guarantees.triage import within as within_groups
     from retinabench.predictions.io import find_files
     from retinabench.reports.guarantees import summary, write_certificate
 

@@ -29,32 +29,9 @@ OF_NETWORK = ("grid", "weights", "trained", "size", "epochs")
 
 Source = Annotated[Path | None, bank_option("--source", "PATH", "Folder or zip of the data set as downloaded.")]
 
-BankImages = Annotated[int | None, bank_option("--images", "N", "Of drawn retinas: their number.")]
-
-Grid = Annotated[int, bank_option("--grid", "N", "Ask about each of N x N regions of an image.", min=1)]
-
-Examinee = Annotated[
-    str | None,
-    network_option(
-        "--examinee",
-        "NAME",
-        "A network to be trained on the other images: ours, timm:NAME or your own package.module:function; or a synthetic "
-        "examinee: biased-1, biased-2, unbiased, overconfident, guessing, always-yes; or paper: Figures 2 to 4 of the publication for "
-        "its three. Default: that of the bank, most often efficientnet_lite0 with weights of ImageNet.",
-    ),
-]
 
 Weights = Annotated[str | None, network_option("--weights", "WEIGHTS", "imagenet, timm, hf-hub:NAME or a checkpoint.")]
 
-Trained = Annotated[
-    str | None,
-    network_option(
-        "--trained",
-        "PART",
-        "head (on features that are computed once), all, a number of stages, or nothing: your own network answers as it is. "
-        "Default: the head of a pretrained network.",
-    ),
-]
 
 Size = Annotated[int | None, network_option("--size", "N", "Side of what the network sees, in pixels.")]
 
@@ -66,11 +43,28 @@ class Asked:
     """What the options say: where the images are, and what answers."""
 
     source: Source = None
-    images: BankImages = None
-    grid: Grid = 1
-    examinee: Examinee = None
+    images: Annotated[int | None, bank_option("--images", "N", "Of drawn retinas: their number.")] = None
+    grid: Annotated[int, bank_option("--grid", "N", "Ask about each of N x N regions of an image.", min=1)] = 1
+    examinee: Annotated[
+        str | None,
+        network_option(
+            "--examinee",
+            "NAME",
+            "A network to be trained on the other images: ours, timm:NAME or your own package.module:function; or a synthetic "
+            "examinee: biased-1, biased-2, unbiased, overconfident, guessing, always-yes; or paper: Figures 2 to 4 of the publication for "
+            "its three. Default: that of the bank, most often efficientnet_lite0 with weights of ImageNet.",
+        ),
+    ] = None
     weights: Weights = None
-    trained: Trained = None
+    trained: Annotated[
+        str | None,
+        network_option(
+            "--trained",
+            "PART",
+            "head (on features that are computed once), all, a number of stages, or nothing: your own network answers as it is. "
+            "Default: the head of a pretrained network.",
+        ),
+    ] = None
     size: Size = None
     epochs: Epochs = None
     device: cli.Device = "auto"
@@ -139,46 +133,10 @@ def _change(change: Interval) -> str:
     return f"{change.value:+.3f}{ends} of P(referable) beyond the control"
 
 
-Answers = Annotated[
-    Path | None, cli.option("--answers", "FILE", "P(yes): CSV or Parquet, image_id and a column per concept.")
-]
-
-Truth = Annotated[Path | None, cli.option("--truth", "FILE", "0, 1 or empty (unknown): the same columns.")]
-
-BankName = Annotated[
-    str | None,
-    bank_option(
-        "--bank",
-        "NAME|FILE",
-        "Images with known concepts instead of --truth: idrid, isic2018, chexpert, synthetic … or a TOML file.",
-    ),
-]
-
 Concepts = Annotated[
     str | None, cli.option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all.")
 ]
 
-StrategyName = Annotated[
-    str | None,
-    cli.option(
-        "--strategy",
-        "NAME",
-        "round-robin, precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
-        "otherwise round-robin. With +admissible behind it, only questions whose answer the image's earlier ones leave open.",
-    ),
-]
-
-Questions = Annotated[int | None, cli.option("--questions", "N", "Stop after N questions; default: all.")]
-
-Claims = Annotated[
-    list[str] | None,
-    cli.option(
-        "--claim",
-        "CLAIM",
-        "Stop when decided, such as 'sensitivity of haemorrhage >= 0.85', about this bank, or the same with 'in new patients' at its "
-        "end; may be repeated. Decided only if stated before the first question.",
-    ),
-]
 
 Goals = Annotated[
     list[str] | None,
@@ -200,78 +158,90 @@ Reference = Annotated[
     ),
 ]
 
-MainDecision = Annotated[
-    Path | None,
-    cli.option(
-        "--predictions",
-        "FILE",
-        "Predictions file of the same images: does the model refer those in which it sees the concepts?",
-    ),
-]
-
-ReferAt = Annotated[
-    str, cli.option("--threshold", "RULE", "From which P(referable) on --predictions refers, as in `score`.")
-]
 
 Confidence = Annotated[float, cli.option("--confidence", "X", "Of the decisions of all claims together.")]
-
-Cut = Annotated[
-    str | None,
-    cli.option(
-        "--cut",
-        "CUT",
-        "From which answer on a concept is a yes: a number, a TOML file with one per concept, or RULE@FOLDER, which chooses it on other "
-        "answers, such as youden@FOLDER; default: above one half.",
-    ),
-]
-
-Intervals = Annotated[
-    Literal["sequence", "fixed"],
-    typer.Option(
-        "--intervals",
-        help="sequence: hold whenever one stops; fixed: narrower, every question is asked. Recorded beforehand.",
-    ),
-]
-
-Nonce = Annotated[
-    str | None,
-    cli.option("--nonce", "TEXT", "From the auditor, after bank and claims are known: the seed follows from it."),
-]
-
-Verify = Annotated[
-    Path | None,
-    cli.option(
-        "--verify", "TRANSCRIPT", "Replay a transcript against --truth (and --answers) instead of asking anything."
-    ),
-]
-
-QuestionRules = Annotated[
-    Literal["corrected", "published"],
-    typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
-]
 
 
 @asks_about_images
 def examine(
     asked: Asked,
-    answers: Answers = None,
-    truth: Truth = None,
-    bank: BankName = None,
+    answers: Annotated[
+        Path | None, cli.option("--answers", "FILE", "P(yes): CSV or Parquet, image_id and a column per concept.")
+    ] = None,
+    truth: Annotated[Path | None, cli.option("--truth", "FILE", "0, 1 or empty (unknown): the same columns.")] = None,
+    bank: Annotated[
+        str | None,
+        bank_option(
+            "--bank",
+            "NAME|FILE",
+            "Images with known concepts instead of --truth: idrid, isic2018, chexpert, synthetic … or a TOML file.",
+        ),
+    ] = None,
     out: cli.Out = Path("examination"),
     concepts: Concepts = None,
-    strategy: StrategyName = None,
-    questions: Questions = None,
-    claim: Claims = None,
+    strategy: Annotated[
+        str | None,
+        cli.option(
+            "--strategy",
+            "NAME",
+            "round-robin, precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
+            "otherwise round-robin. With +admissible behind it, only questions whose answer the image's earlier ones leave open.",
+        ),
+    ] = None,
+    questions: Annotated[int | None, cli.option("--questions", "N", "Stop after N questions; default: all.")] = None,
+    claim: Annotated[
+        list[str] | None,
+        cli.option(
+            "--claim",
+            "CLAIM",
+            "Stop when decided, such as 'sensitivity of haemorrhage >= 0.85', about this bank, or the same with 'in new patients' at its "
+            "end; may be repeated. Decided only if stated before the first question.",
+        ),
+    ] = None,
     confidence: Confidence = 0.95,
     goal: Goals = None,
     reference: Reference = None,
-    predictions: MainDecision = None,
-    threshold: ReferAt = "0.5",
-    rules: QuestionRules = "corrected",
-    cut: Cut = None,
-    intervals: Intervals = "sequence",
-    nonce: Nonce = None,
-    verify: Verify = None,
+    predictions: Annotated[
+        Path | None,
+        cli.option(
+            "--predictions",
+            "FILE",
+            "Predictions file of the same images: does the model refer those in which it sees the concepts?",
+        ),
+    ] = None,
+    threshold: Annotated[
+        str, cli.option("--threshold", "RULE", "From which P(referable) on --predictions refers, as in `score`.")
+    ] = "0.5",
+    rules: Annotated[
+        Literal["corrected", "published"],
+        typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
+    ] = "corrected",
+    cut: Annotated[
+        str | None,
+        cli.option(
+            "--cut",
+            "CUT",
+            "From which answer on a concept is a yes: a number, a TOML file with one per concept, or RULE@FOLDER, which chooses it on other "
+            "answers, such as youden@FOLDER; default: above one half.",
+        ),
+    ] = None,
+    intervals: Annotated[
+        Literal["sequence", "fixed"],
+        typer.Option(
+            "--intervals",
+            help="sequence: hold whenever one stops; fixed: narrower, every question is asked. Recorded beforehand.",
+        ),
+    ] = "sequence",
+    nonce: Annotated[
+        str | None,
+        cli.option("--nonce", "TEXT", "From the auditor, after bank and claims are known: the seed follows from it."),
+    ] = None,
+    verify: Annotated[
+        Path | None,
+        cli.option(
+            "--verify", "TRANSCRIPT", "Replay a transcript against --truth (and --answers) instead of asking anything."
+        ),
+    ] = None,
     seed: cli.Seed = 0,
     quiet: cli.Silent = False,
 ) -> None:

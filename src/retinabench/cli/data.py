@@ -12,14 +12,6 @@ from retinabench.cli import main as cli
 from retinabench.core.errors import InputError, Progress
 from retinabench.data.registry import DATASETS
 
-DatasetName = Annotated[
-    str,
-    cli.argument(
-        "DATASET",
-        f"{', '.join(DATASETS)}; folder is for your own images, table for a table of patients. Or a frozen benchmark that is "
-        "drawn, such as retinabench-drawn-1-mini.",
-    ),
-]
 Source = Annotated[
     Path | None,
     cli.option("--source", "PATH", "The data set as downloaded: folder or zip. table: the CSV or Parquet file."),
@@ -29,25 +21,7 @@ Size = Annotated[int, cli.option("--size", "N", "Side of the square images, in p
 Images = Annotated[
     int | None, cli.option("--images", "N", "Synthetic data: number of training images, or of patients.")
 ]
-DrawSeed = Annotated[int | None, cli.option("--seed", "N", "Synthetic data: seed of the drawing.", min=0)]
-Preprocess = Annotated[
-    Literal["crop", "graham", "none"],
-    typer.Option("--preprocess", help="graham: subtract the local average; none: the whole image."),
-]
-Blur = Annotated[
-    int, cli.option("--blur", "N", "graham: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30.")
-]
 Published = Annotated[bool, cli.flag("--published", help="graham: the pixels of the released code, faults included.")]
-Corrupt = Annotated[
-    str | None,
-    cli.option(
-        "--corrupt", "KIND:STRENGTH", "Damage each image, such as defocus:3; strengths 0 to 5; see docs/data.md."
-    ),
-]
-OnBad = Annotated[
-    Literal["fail", "skip"],
-    typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
-]
 IntoSplit = Annotated[
     str | None,
     cli.option(
@@ -55,12 +29,6 @@ IntoSplit = Annotated[
     ),
 ]
 Label = Annotated[str | None, cli.option("--label", "COLUMN", "table: the outcome, 0 or 1; default: label.")]
-Patient = Annotated[
-    str | None, cli.option("--patient", "COLUMN", "table: the id of the patient, whose rows stay together.")
-]
-Features = Annotated[
-    str | None, cli.option("--features", "A,B,…", "table: the columns that the model reads; default: all others.")
-]
 Labels = Annotated[
     str | None, cli.option("--labels", "FILE", "folder: the CSV with the labels, below --source or elsewhere.")
 ]
@@ -73,24 +41,48 @@ Columns = Annotated[
 
 
 def prepare(
-    dataset: DatasetName,
+    dataset: Annotated[
+        str,
+        cli.argument(
+            "DATASET",
+            f"{', '.join(DATASETS)}; folder is for your own images, table for a table of patients. Or a frozen benchmark that is "
+            "drawn, such as retinabench-drawn-1-mini.",
+        ),
+    ],
     out: cli.Out,
     source: Source = None,
     download: Download = False,
     size: Size = 64,
     images: Images = None,
-    seed: DrawSeed = None,
-    preprocess: Preprocess = "crop",
-    blur: Blur = 30,
+    seed: Annotated[int | None, cli.option("--seed", "N", "Synthetic data: seed of the drawing.", min=0)] = None,
+    preprocess: Annotated[
+        Literal["crop", "graham", "none"],
+        typer.Option("--preprocess", help="graham: subtract the local average; none: the whole image."),
+    ] = "crop",
+    blur: Annotated[
+        int, cli.option("--blur", "N", "graham: sigma is the radius of the field of view / blur; 3, 5, 10, 20 or 30.")
+    ] = 30,
     published: Published = False,
-    corrupt: Corrupt = None,
-    on_bad: OnBad = "fail",
+    corrupt: Annotated[
+        str | None,
+        cli.option(
+            "--corrupt", "KIND:STRENGTH", "Damage each image, such as defocus:3; strengths 0 to 5; see docs/data.md."
+        ),
+    ] = None,
+    on_bad: Annotated[
+        Literal["fail", "skip"],
+        typer.Option("--on-bad", help="Files that cannot be read: fail after all, or leave them out."),
+    ] = "fail",
     split: IntoSplit = None,
     labels: Labels = None,
     column: Columns = None,
     label: Label = None,
-    patient: Patient = None,
-    features: Features = None,
+    patient: Annotated[
+        str | None, cli.option("--patient", "COLUMN", "table: the id of the patient, whose rows stay together.")
+    ] = None,
+    features: Annotated[
+        str | None, cli.option("--features", "A,B,…", "table: the columns that the model reads; default: all others.")
+    ] = None,
     workers: cli.Workers = None,
     quiet: cli.Silent = False,
 ) -> None:

@@ -20,9 +20,7 @@ Target = Annotated[str, cli.option("--task", "TASK", "A target: a name of `retin
 TargetFolder = Annotated[
     Path | None, cli.option("--data", "FOLDER", "The target's data, where they do not come with the package.")
 ]
-Chains = Annotated[int, cli.option("--chains", "N", "Number of chains; fewer than 4 cannot pass.", min=1)]
 BurnIn = Annotated[int, cli.option("--burn-in", "N", "Transitions that adapt the step and are dropped.", min=1)]
-Keep = Annotated[int, cli.option("--keep", "N", "Transitions of each chain that count.", min=8)]
 Step = Annotated[float | None, cli.option("--step", "X", "First step size; default: searched for.", min=1e-9)]
 Acceptance = Annotated[
     float,
@@ -73,9 +71,9 @@ def reference(
     task: Annotated[str, cli.argument("TARGET", "A target: fundus, energy-gap, …")],
     out: Annotated[Path, cli.option("--out", "FILE", "File to write, such as fundus.npz.")],
     data: TargetFolder = None,
-    chains: Chains = 4,
+    chains: Annotated[int, cli.option("--chains", "N", "Number of chains; fewer than 4 cannot pass.", min=1)] = 4,
     burn_in: BurnIn = 50,
-    keep: Keep = 150,
+    keep: Annotated[int, cli.option("--keep", "N", "Transitions of each chain that count.", min=8)] = 150,
     step: Step = None,
     acceptance: Acceptance = 0.7,
     seed: cli.Seed = 0,

@@ -12,11 +12,6 @@ from retinabench.core.errors import InputError
 if TYPE_CHECKING:
     from retinabench.reports.toolkit.figures import ImageSource
 
-BenchmarkName = Annotated[
-    str | None,
-    cli.option("--benchmark", "NAME", "A frozen benchmark; default: all, or the one whose images a file holds."),
-]
-
 
 def submit(
     verb: Annotated[
@@ -44,7 +39,10 @@ def leaderboard(
     paths: Annotated[
         list[Path] | None, cli.argument("PATH", "Submissions, folders of such, or predictions files.")
     ] = None,
-    benchmark: BenchmarkName = None,
+    benchmark: Annotated[
+        str | None,
+        cli.option("--benchmark", "NAME", "A frozen benchmark; default: all, or the one whose images a file holds."),
+    ] = None,
     score: Annotated[
         str, cli.option("--score", "SCORE", "What ranks, such as auroc or nll.")
     ] = "referral_accuracy_area",

@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     from retinabench.metrics.rejection import Rejections
     from retinabench.predictions.table import Predictions
 
-ReferralOut = Annotated[
-    Path | None,
-    cli.option("--referral-list", "FILE", "Write the images in the order in which an expert reads them, as CSV."),
-]
-Referral = Annotated[
-    float | None, cli.option("--referral", "X", "With --referral-list: share that the expert reads, 0.1.")
-]
-Tables = Annotated[
-    bool, cli.flag("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers.")
-]
 Labels = Annotated[
     Path | None,
     cli.option("--labels", "FILE", "With --tables: a CSV of file, method, task, dataset, criterion, blur, seed."),
@@ -70,8 +60,13 @@ def score(
     scoring: Scoring = STANDARD,
     per: PerWhat = "image",
     json: cli.Json = None,
-    referral_list: ReferralOut = None,
-    referral: Referral = None,
+    referral_list: Annotated[
+        Path | None,
+        cli.option("--referral-list", "FILE", "Write the images in the order in which an expert reads them, as CSV."),
+    ] = None,
+    referral: Annotated[
+        float | None, cli.option("--referral", "X", "With --referral-list: share that the expert reads, 0.1.")
+    ] = None,
     workers: cli.Threads = None,
     seed: cli.Seed = 0,
     quiet: cli.Silent = False,
@@ -238,7 +233,9 @@ def report(
     out: cli.Out = Path("report"),
     data: Annotated[Path | None, cli.option("--data", "FOLDER", "Prepared folder, for example images.")] = None,
     shifted: Annotated[Path | None, cli.option("--shifted", "FOLDER", "The other one, as `train` had it.")] = None,
-    tables: Tables = False,
+    tables: Annotated[
+        bool, cli.flag("--tables", help="Instead of the page, the papers' tables and figures into OUT/papers.")
+    ] = False,
     labels: Labels = None,
     images: Images = None,
     referral: Annotated[

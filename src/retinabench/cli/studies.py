@@ -18,60 +18,17 @@ if TYPE_CHECKING:
     from retinabench.experiments.engines.scheduler import JobEngine
     from retinabench.experiments.study.definition import Study
 
-SpaceFile = Annotated[
-    str, cli.option("--space", "NAME|FILE", "TOML file of ranges, or one that comes along, such as demo/dropout.")
-]
-Trials = Annotated[int, cli.option("--trials", "N", "Points of the space; more later keep the first.", min=1)]
-Criterion = Annotated[
-    Literal["in_domain_auroc", "balanced_joint_accuracy_area"],
-    cli.option(
-        "--criterion",
-        "CRITERION",
-        "What ranks the trials, on the validation split: in_domain_auroc or balanced_joint_accuracy_area.",
-    ),
-]
-StudyName = Annotated[
-    str,
-    typer.Argument(
-        metavar="PRESET|FILE.toml",
-        help="demo, synthetic, severity, country, blur_country, blur_severity, filos2019, sites, or a study of your own.",
-    ),
-]
 StudyOverrides = Annotated[
     list[str] | None, cli.argument("KEY=VALUE", "key=value, such as seeds=3 or base.optimizer.epochs=10.")
 ]
-StudyOut = Annotated[Path | None, cli.option("--out", "FOLDER", "Folder to write into; default: benchmark-NAME.")]
 Plan = Annotated[bool, cli.flag("--plan", help="Only say what it will compute, and roughly in how many hours.")]
 Status = Annotated[bool, cli.flag("--status", help="Only show its progress, also while another process works.")]
-FirstSeed = Annotated[
-    int | None, cli.option("--seed", "N", "First seed of the runs, and of all else that is random.", min=0)
-]
-UciSets = Annotated[
-    str | None,
-    cli.option(
-        "--sets",
-        "SETS",
-        "boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, joined by commas; "
-        "default: those that are there.",
-    ),
-]
 
 
 # Of the verbs that compute many runs.
-RunEngine = Annotated[
-    Literal["local", "ray"],
-    typer.Option("--engine", help="Processes of this machine, or a Ray cluster.", rich_help_panel=cli.COMPUTING),
-]
-Address = Annotated[
-    str | None, cli.computing("--address", "ADDRESS", "Of a running Ray cluster; default: one of this machine.")
-]
 Parallel = Annotated[int | None, cli.computing("--workers", "N", "Runs at a time; default: as many as fit.", min=1)]
-Cpus = Annotated[float, cli.computing("--cpus", "X", "Cores of one run, on Ray.", min=0)]
 Gpus = Annotated[
     float, cli.computing("--gpus", "X", "GPUs of one run; 0.5: two runs share one; 2: two train it together.", min=0)
-]
-Storage = Annotated[
-    str | None, cli.computing("--storage", "URL", "Where a cluster's runs meet: a shared folder or an fsspec URL.")
 ]
 
 
@@ -79,12 +36,19 @@ Storage = Annotated[
 class Computing:
     """Where many runs are computed, as the options say."""
 
-    name: RunEngine = "local"
+    name: Annotated[
+        Literal["local", "ray"],
+        typer.Option("--engine", help="Processes of this machine, or a Ray cluster.", rich_help_panel=cli.COMPUTING),
+    ] = "local"
     parallel: Parallel = None
-    address: Address = None
-    cpus: Cpus = 1.0
+    address: Annotated[
+        str | None, cli.computing("--address", "ADDRESS", "Of a running Ray cluster; default: one of this machine.")
+    ] = None
+    cpus: Annotated[float, cli.computing("--cpus", "X", "Cores of one run, on Ray.", min=0)] = 1.0
     gpus: Gpus = 0.0
-    storage: Storage = None
+    storage: Annotated[
+        str | None, cli.computing("--storage", "URL", "Where a cluster's runs meet: a shared folder or an fsspec URL.")
+    ] = None
     device: cli.Device = "auto"
 
     def engine(self, progress: Progress, readers: int | None = None) -> JobEngine:
@@ -111,15 +75,24 @@ computes_runs = cli.with_options(Computing, "computing")
 @computes_runs
 def tune(
     data: Data,
-    space: SpaceFile,
+    space: Annotated[
+        str, cli.option("--space", "NAME|FILE", "TOML file of ranges, or one that comes along, such as demo/dropout.")
+    ],
     shifted: Shifted = None,
     out: cli.Out = Path("sweep"),
     config: Config = None,
     overrides: cli.Overrides = None,
     task: Task = None,
     method: Method = None,
-    trials: Trials = 32,
-    criterion: Criterion = "in_domain_auroc",
+    trials: Annotated[int, cli.option("--trials", "N", "Points of the space; more later keep the first.", min=1)] = 32,
+    criterion: Annotated[
+        Literal["in_domain_auroc", "balanced_joint_accuracy_area"],
+        cli.option(
+            "--criterion",
+            "CRITERION",
+            "What ranks the trials, on the validation split: in_domain_auroc or balanced_joint_accuracy_area.",
+        ),
+    ] = "in_domain_auroc",
     rules: cli.Rules = "corrected",
     seed: cli.Seed = 0,
     quiet: cli.Silent = False,
@@ -153,16 +126,24 @@ def tune(
 
 @computes_runs
 def benchmark(
-    study: StudyName,
+    study: Annotated[
+        str,
+        typer.Argument(
+            metavar="PRESET|FILE.toml",
+            help="demo, synthetic, severity, country, blur_country, blur_severity, filos2019, sites, or a study of your own.",
+        ),
+    ],
     overrides: StudyOverrides = None,
     data: Annotated[
         list[Path] | None,
         cli.option("--data", "FOLDER", "Prepared folder of a site; given three times or more: leave one site out."),
     ] = None,
-    out: StudyOut = None,
+    out: Annotated[Path | None, cli.option("--out", "FOLDER", "Folder to write into; default: benchmark-NAME.")] = None,
     plan: Plan = False,
     status: Status = False,
-    seed: FirstSeed = None,
+    seed: Annotated[
+        int | None, cli.option("--seed", "N", "First seed of the runs, and of all else that is random.", min=0)
+    ] = None,
     quiet: cli.Silent = False,
     computing: Computing = HERE,
 ) -> None:
@@ -271,7 +252,15 @@ def reproduce(
 
 def uci(
     source: Annotated[Path, cli.option("--source", "PATH", "Folder with the UCI sets, such as UCI_Datasets.")],
-    sets: UciSets = None,
+    sets: Annotated[
+        str | None,
+        cli.option(
+            "--sets",
+            "SETS",
+            "boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, joined by commas; "
+            "default: those that are there.",
+        ),
+    ] = None,
     out: cli.Out = Path("uci"),
     epochs: Annotated[int, cli.option("--epochs", "N", "40: the standard protocol; 400: to convergence.", min=1)] = 40,
     workers: cli.Workers = None,

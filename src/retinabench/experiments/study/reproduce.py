@@ -18,7 +18,7 @@ from retinabench.experiments.study.definition import Study, read_study
 from retinabench.experiments.study.summary import StudySummary
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.papers.claims import COUNTRY, SEVERITY, JudgedClaim, Models, judge_claims, write_claims
-from retinabench.reports.papers.collection import reduced
+from retinabench.reports.papers.measurements import reduced
 
 COUNTS = (
     35_126,

@@ -15,7 +15,6 @@ from pathlib import Path
 from retinabench.core.errors import QUIET, Progress
 from retinabench.core.files import write_bytes
 from retinabench.predictions.io import ReadEach, read_each
-from retinabench.reports.papers.collection import collect
 from retinabench.reports.papers.figures import (
     PaperFigure,
     curve_figures,
@@ -24,7 +23,7 @@ from retinabench.reports.papers.figures import (
     pipeline_figure,
 )
 from retinabench.reports.papers.filos import filos_figures, filos_leaderboard, filos_results, filos_table
-from retinabench.reports.papers.measurements import Collection, task_title
+from retinabench.reports.papers.measurements import Collection, collect, task_title
 from retinabench.reports.papers.retina_tables import retina_tables
 from retinabench.reports.toolkit.figures import drawing, save
 from retinabench.reports.toolkit.pages import macros, render
