@@ -75,8 +75,6 @@ def score(
     """Score predictions of any model from any framework: no training, no PyTorch."""
     from rich.console import Group
 
-    from retinabench.metrics.decisions import compared_uncertainties
-    from retinabench.metrics.scoring import frozen_threshold
     from retinabench.metrics.scoring import score as score_predictions
     from retinabench.predictions.io import find_files
     from retinabench.predictions.table import check_seeds, have_same_images, join_folds, method_names, notes_of_files
@@ -92,16 +90,7 @@ def score(
     paths, predictions = join_folds(paths, predictions)
     names = method_names(paths, predictions)
     check_seeds(names, predictions)
-    compared: list[dict[str, Rejections]] = []
-    for one in predictions if scoring.rules == "corrected" else ():
-        threshold = frozen_threshold(one, scoring.threshold).value
-        compared.append({})
-        if compared_uncertainties(one, scoring.uncertainty):
-            from retinabench.metrics.rejection import compare_uncertainties
-
-            compared[-1] = compare_uncertainties(
-                one, scoring.uncertainty, threshold=threshold, bootstrap=scoring.bootstrap, seed=seed
-            )
+    compared = [_compared(one, scoring, seed) if scoring.rules == "corrected" else {} for one in predictions]
     alike = have_same_images(predictions)
     listed = predictions[0] if referral_list is not None else None
     found = []
@@ -122,9 +111,23 @@ def score(
         notes.append("the files hold different test images: their scores cannot be ranked")
     if listed is not None and referral_list is not None:
         notes += _write_referral_list(listed, referral_list, scoring.uncertainty, referral, found[0].threshold.value)
-    tables = [rejections_table(name, one) for name, one in zip(names, compared, strict=False) if one]
+    tables = [rejections_table(name, one) for name, one in zip(names, compared, strict=True) if one]
     cli.print_result(Group(scores_table(names, found), *tables), json, lambda: scores_json(found, names, compared))
     cli.print_notes(notes)
+
+
+def _compared(predictions: Predictions, scoring: Scoring, seed: int) -> dict[str, Rejections]:
+    from retinabench.metrics.decisions import compared_uncertainties
+    from retinabench.metrics.scoring import frozen_threshold
+
+    threshold = frozen_threshold(predictions, scoring.threshold).value
+    if not compared_uncertainties(predictions, scoring.uncertainty):
+        return {}
+    from retinabench.metrics.rejection import compare_uncertainties
+
+    return compare_uncertainties(
+        predictions, scoring.uncertainty, threshold=threshold, bootstrap=scoring.bootstrap, seed=seed
+    )
 
 
 def _write_referral_list(

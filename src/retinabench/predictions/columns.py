@@ -302,7 +302,7 @@ def _as_usual(
 
 def _refuse_case_twins(names: Sequence[str], file: str | None) -> None:
     for known in USUAL:
-        twins = [name for name in names if squash(name) == squash(known)]
+        twins = [name for name in names if squash(name) == squash(known) and not uncertainty_name(name)]
         if known in twins and len(set(twins)) > 1:
             raise _several(file, known, twins, "Rename those that are something else.")
 
