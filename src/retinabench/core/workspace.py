@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 
 from retinabench.core import files
 from retinabench.core.errors import InputError, WorkError
+from retinabench.core.files import check
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.core.subprocesses import refuse_import
@@ -182,7 +183,7 @@ class Workspace:
             lock.acquire(timeout=0)
         except Timeout:
             with contextlib.suppress(OSError, ValueError, TypeError):
-                return Holder(**json.loads(files.check(self.folder / HOLDER).read_text()))
+                return Holder(**json.loads(check(self.folder / HOLDER).read_text()))
             return Holder(process=0, host="", since=time.time())  # it has not yet written who it is
         except (NotImplementedError, OSError):
             return None
