@@ -13,7 +13,6 @@ from retinabench.cli import main as cli
 from retinabench.core.errors import WorkError
 from retinabench.core.files import remove
 from retinabench.core.registry import Registry
-from retinabench.core.results import JsonObject
 
 if TYPE_CHECKING:
     from retinabench.metrics.registry import ScoreSpec
@@ -65,7 +64,8 @@ def _configurations(kind: Kind) -> Mapping[str, str]:
     from retinabench.experiments.study.definition import read_study, study_presets
 
     if kind == "presets":
-        return {name: _preset(content) for name, content in presets().items()}
+        methods = {name: content.get("method", {}).get("name", "map") for name, content in presets().items()}
+        return {name: f"{methods[name]} on {content['model']['name']}" for name, content in presets().items()}
     if kind == "studies":
         return {name: read_study(name).title for name in study_presets()}
     return {name: ", ".join(space.read_space(name)) for name in space.spaces()}
@@ -74,11 +74,6 @@ def _configurations(kind: Kind) -> Mapping[str, str]:
 def _score(score: ScoreSpec) -> str:
     text = f"{score.heading}: {score.formula}" if score.formula else score.heading
     return f"{text}. It misleads when {score.misleads}." if score.misleads else text
-
-
-def _preset(content: JsonObject) -> str:
-    method = content.get("method", {}).get("name", "map")
-    return f"{method} on {content['model']['name']}"
 
 
 def check(

@@ -476,16 +476,12 @@ def patients_of(w: Weighted, of: Of = "patients") -> int:
         rarer = min(_patients(wrong, w), _patients(w.weight - wrong, w))
         return rarer if rarer >= FEWEST_ERRORS else 0
     if of == "retained":
-        return min(patients_of(w, "classes") // 2, _surely_mistaken(w) + MORE_DEGREES + 1)
+        blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
+        sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
+        wrong = w.weight * w.cases.error
+        wrong[sure:] = 0
+        return min(patients_of(w, "classes") // 2, _patients(wrong, w) + MORE_DEGREES + 1)
     return _patients(w.weight, w)
-
-
-def _surely_mistaken(w: Weighted) -> int:
-    blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
-    sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
-    wrong = w.weight * w.cases.error
-    wrong[sure:] = 0
-    return _patients(wrong, w)
 
 
 def _patients(mass: Floats, w: Weighted) -> int:

@@ -371,13 +371,13 @@ def _scored(images: ImageSet, validation: Predictions | None, bootstrap: _Bootst
         referral=referral,
         calibration=calibration,
         retained=retained,
-        controls={name: _control(cases.reordered(order).weighted(weight)) for name, order in orders.items()},
+        controls={
+            control: {name: float(SCORES[name](w)) for name in CONTROLS}
+            for control, order in orders.items()
+            for w in [cases.reordered(order).weighted(weight)]
+        },
         baseline=baseline,
     )
-
-
-def _control(w: Weighted) -> dict[str, float]:
-    return {name: float(SCORES[name](w)) for name in CONTROLS}
 
 
 def _retained_images(curve: Curve, referred: float) -> dict[str, float]:

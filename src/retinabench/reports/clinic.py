@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isnan
 from pathlib import Path, PurePath
 from typing import Literal
@@ -46,7 +47,7 @@ Kind = Literal[
     "one class", "inverted", "never", "blind", "no referral", "more work", "nothing missed", "worse", "reader", "beaten", "unclear", "same", "yes"
 ]  # fmt: skip
 SIGNED, EFFECT = NumberFormat(2, signed=True), NumberFormat(2)
-SIGNED_TENTHS = NumberFormat(1, signed=True)
+PER_THOUSAND = NumberFormat(1, signed=True, scale=1000)
 BOTH = ("sensitivity", "specificity")
 READINGS = {
     "retained_only": "Images that nobody reads",
@@ -113,6 +114,10 @@ def checklist_table(items: Sequence[Mapping[str, str]]) -> Table:
         numbers = "; ".join(f"{name} {item[key]}" for key, name in GUIDELINES.items() if item[key])
         rows.append(Row(item["topic"], [Cell(item["answer"]), Cell(numbers)], control=item["answer"] == AUTHORS))
     return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
+
+
+def _whole(one: Interval, form: NumberFormat) -> Markup:
+    return Quantity(one.value, one.low, one.high).whole_html(form)
 
 
 @dataclass(frozen=True)
@@ -197,21 +202,9 @@ class SetAnswer:
             return None
         return float(curve.threshold[longest[0]]), float(curve.threshold[longest[-1]])
 
-    @staticmethod
-    def per_thousand(one: Interval) -> Markup:
-        return Quantity(1000 * one.value, 1000 * one.low, 1000 * one.high).whole_html(SIGNED_TENTHS)
-
-    @staticmethod
-    def share(one: Interval) -> Markup:
-        return Quantity(one.value, one.low, one.high).whole_html(tables.PERCENT)
-
-    @staticmethod
-    def signed(one: Interval) -> Markup:
-        return Quantity(one.value, one.low, one.high).whole_html(SIGNED)
-
-    @staticmethod
-    def rate(one: Interval) -> Markup:
-        return Quantity(one.value, one.low, one.high).whole_html(tables.TWO_DIGITS)
+    per_thousand, share, signed, rate = (
+        staticmethod(partial(_whole, form=form)) for form in (PER_THOUSAND, tables.PERCENT, SIGNED, tables.TWO_DIGITS)
+    )
 
 
 def answer_sets(report: ScreeningReport) -> list[SetAnswer]:

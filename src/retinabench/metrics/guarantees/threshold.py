@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 class Resemblance(Document):
     """The largest Kolmogorov-Smirnov distance of two sets, its permutation p-value, and the verdict at `level`."""
 
+    _also = ("alarm",)
+
     distance: float
     p_value: float
     level: float
@@ -40,9 +42,6 @@ class Resemblance(Document):
     def alarm(self) -> bool:
         """Whether exchangeability is refuted at `level`: the guarantee is then about other patients than these."""
         return self.p_value <= self.level
-
-    def to_dict(self) -> JsonObject:
-        return {**super().to_dict(), "alarm": self.alarm}
 
 
 def resemblance(

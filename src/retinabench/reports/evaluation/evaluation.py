@@ -24,7 +24,7 @@ from retinabench.metrics.image_sets import Scores, kept_columns
 from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
 from retinabench.metrics.paired import Methods, PairedSet
 from retinabench.metrics.referral_curves import area_of, values_on_grid
-from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue, referred_scores
+from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
 from retinabench.metrics.rejection import Rejections, compare_uncertainties
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
 from retinabench.metrics.weighted_images import (
@@ -458,13 +458,10 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
     for key in {key for block in blocks for key in block}:
-        found.estimates[i, name, key] = _of_files([block[key] for block in blocks], own.get(key))
-
-
-def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
-    """Merge the scores of the seeds: their mean, its standard error, and the interval of the mean."""
-    mean = pooled(scores)
-    return mean if own is None or len(scores) == 1 else replace(mean, low=own.low, high=own.high)
+        mean = pooled([block[key] for block in blocks])
+        if key in own and len(blocks) > 1:  # of several seeds, the interval is that of the mean
+            mean = replace(mean, low=own[key].low, high=own[key].high)
+        found.estimates[i, name, key] = mean
 
 
 def _add_curves(found: Evaluation, i: int, name: str) -> None:
