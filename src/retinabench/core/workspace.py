@@ -206,10 +206,7 @@ class Workspace:
 def first_difference(
     then: Mapping[str, object], now: Mapping[str, object], prefix: str = ""
 ) -> tuple[str, Any, Any] | None:
-    """Return the dotted key of the first difference of two nested mappings with both values, None if they agree.
-
-    The order of keys does not count.
-    """
+    """Return the dotted key of the first difference of two nested mappings, in any order, with both values; None if they agree."""
     for key in dict.fromkeys([*then, *now]):
         ours, theirs = now.get(key), then.get(key)
         if isinstance(ours, Mapping) and isinstance(theirs, Mapping):

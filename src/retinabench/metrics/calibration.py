@@ -505,10 +505,7 @@ class SetCalibration(Document):
 
 
 def set_calibration(w: Weighted, seed: int, level: float) -> SetCalibration:
-    """Return the calibration line, the parts of the Brier score, and calibration errors with those of a calibrated model.
-
-    seed: of the calibrated model's outcomes. level: of the intervals; the bands of the calibrated model have .95.
-    """
+    """Return the calibration line, the parts of the Brier score, and calibration errors with those of a calibrated model, whose outcomes `seed` draws."""
     bands = null_bands_of(w, replicates=NULL_DRAWS, seed=seed)
 
     def error(of: Of) -> Interval:

@@ -241,10 +241,7 @@ def sensitivity_on_chords(curve: Roc, rates: ArrayLike) -> Floats:
 
 
 def sensitivity_within(w: Weighted, rates: Floats) -> Floats:
-    """Return the highest sensitivity (..., G) that a threshold reaches within each false-positive rate (G,).
-
-    On the steps of the ROC curve, without interpolation; NaN where one class is missing.
-    """
+    """Return the highest sensitivity (..., G) that a threshold reaches within each false-positive rate (G,), without interpolation; NaN without both classes."""
     hit, false = w.ranked
     both = np.asarray((w.positives > 0) & (w.negatives > 0))[..., None]
     reached = false / np.where(both, false[..., -1:], 1.0)

@@ -163,10 +163,7 @@ _HINT = (
 
 
 def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """(thresholds, sensitivity, specificity), each (D + 1,): infinity, then the D distinct values from the top.
-
-    Sensitivity rises, specificity falls along the arrays; NaN throughout for an absent class.
-    """
+    """(thresholds, sensitivity, specificity), each (D + 1,): infinity, then the D distinct values from the top; NaN throughout for an absent class."""
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     if p.shape != y.shape or not np.isfinite(p).all():
         raise InputError(f"needed are {len(y)} finite numbers, one per label", column="prob")
@@ -276,10 +273,7 @@ class DecisionThreshold:
         return cls("sensitivity" if rule == "sensitivity" else "specificity", aim, split)
 
     def freeze(self, predictions: Predictions) -> FrozenThreshold:
-        """Return the threshold for a file.
-
-        The distinct probabilities are the candidates. Nothing is interpolated; of equally good ones the highest is taken.
-        """
+        """Return the threshold for a file, one of its distinct probabilities; of equally good ones the highest."""
         if self.rule == "value":
             return FrozenThreshold(self.goal)
         split, images = self._images(predictions)

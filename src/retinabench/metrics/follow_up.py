@@ -228,10 +228,7 @@ def days(predictions: Predictions, column: str) -> Days:
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """The visits of patients, in the order in which they are watched.
-
-    Shapes: `of_image` (N,) the visit of each image, `day` (T,), `number` (T,) which visit of its patient it is, from 1.
-    """
+    """The visits of patients as they are watched: `of_image` (N,) the visit of each image, `day` (T,), `number` (T,) which of its patient it is, from 1."""
 
     of_image: NDArray[np.intp]
     day: Days

@@ -218,10 +218,7 @@ _UNDEFINED = {
 
 
 class GradedCases(Cases):
-    """Images with grades and their probabilities, sorted as `Cases` are.
-
-    Attributes: `grade` (N,), `called_grade` (N,), and `losses`: the error in grades, RPS and NLL (N, 5) if each grade were the true one.
-    """
+    """Sorted images with `grade` (N,), `called_grade` (N,), and `losses`: the error in grades, RPS and NLL (N, 5) if each grade were the true one."""
 
     def __init__(self, part: Predictions, images: Graded, uncertainty: Floats, threshold: float) -> None:
         rows = images.rows

@@ -84,10 +84,7 @@ FEW_PATIENTS = 10  # Fewer patients with disease than this say little about sens
 
 @dataclass(frozen=True)
 class PriorCorrection(Document):
-    """The scores after every log odds is moved by `offset`, so that as many images are positive as predicted.
-
-    Class weights in training move the log odds by the logarithm of their ratio; the order of the images stays.
-    """
+    """The scores after every log odds is moved by `offset`, as class weights in training move it, so that as many images are positive as predicted."""
 
     offset: float
     chosen_on: str
@@ -121,10 +118,7 @@ class Baseline(Document):
 def judge(
     *, sensitivity: Interval, specificity: Interval, auroc: Interval, net_benefit_gain: Interval, brier_skill: Interval
 ) -> Kind:
-    """Say in one word what a model is worth against the baseline; each claim needs its interval, where there is one.
-
-    *Useful* is said of decisions alone; probabilities that beat the prevalence are *informative*.
-    """
+    """Say in one word what a model is worth against the baseline: *useful* by its decisions, *informative* by its probabilities; each claim needs its interval."""
     if not (np.isfinite(sensitivity.value) and np.isfinite(specificity.value)):
         return "one class"
     if _below(auroc, 0.5):
@@ -331,10 +325,7 @@ class ImageSet:
         return self.cases.weighted(balanced_weight(self.shifted) if self.name == "balanced" else None)
 
     def weigh(self, weight: Floats) -> tuple[Weighted | None, Index]:
-        """Return the images with weights (R, N), and which rows (R,) these are.
-
-        A replicate of the balanced set that holds only one of the domains is left out; None where every one does.
-        """
+        """Return the images with weights (R, N), and which rows (R,) these are: replicates of the balanced set that hold one domain alone are left out."""
         if self.name == "balanced":
             weight = balanced_weight(self.shifted, weight)
         known = np.flatnonzero(np.isfinite(weight[:, 0]))
@@ -371,10 +362,7 @@ class SetEvaluator:
 
 
 def image_sets(test: Predictions, uncertainty: Floats, threshold: float = 0.5) -> list[ImageSet]:
-    """Return the sets that exist, in the order of `SETS`: each domain, and both together, as they are and balanced.
-
-    Shapes: `uncertainty` (N,), the largest is referred first.
-    """
+    """Return the sets that exist, in the order of `SETS`: each domain, and both together, as they are and balanced; `uncertainty` (N,)."""
     sets = []
     for domain in ("in_domain", "shifted"):
         rows = np.flatnonzero(test.domain == domain)
@@ -387,10 +375,7 @@ def image_sets(test: Predictions, uncertainty: Floats, threshold: float = 0.5) -
 
 
 def inversion_notes(name: str, auroc: float, high: float) -> list[str]:
-    """Return a note that labels or probabilities look inverted, or none.
-
-    auroc: AUROC of the set of that name. high: upper end of its interval; NaN where there is none.
-    """
+    """Return a note that labels or probabilities look inverted, or none, by the AUROC of a set and the upper end of its interval, NaN without one."""
     if not (auroc < 0.4 and (high < 0.5 or not np.isfinite(high))):
         return []
     return [

@@ -296,10 +296,7 @@ class Ends(NamedTuple):
 
 
 class IntervalMethod(Protocol):
-    """How the interval of a score is computed.
-
-    `resampled` says whether it needs bootstrap replicates.
-    """
+    """How the interval of a score is computed; `resampled` says whether it needs bootstrap replicates."""
 
     @property
     def resampled(self) -> bool:

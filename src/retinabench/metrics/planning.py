@@ -192,10 +192,7 @@ def images_for_auroc(
     level: float = 0.95,
     variance: float | None = None,
 ) -> float:
-    """Return the number of images, of both classes together, whose AUROC has an interval of the stated half-width (`auroc_interval`).
-
-    variance: of the AUROC, times the number of patients, where a pilot tells it.
-    """
+    """Return the images, of both classes, whose AUROC has an interval of the stated half-width; `variance` is a pilot's, times its number of patients."""
     m, q, placements = clusters.images_per_patient, prevalence, replace(clusters, correlation=EYES)
     if variance is None:
         of_positives, of_negatives = placement_variances(auroc)

@@ -59,10 +59,7 @@ def random_band(folds: Sequence[Weighted], removed: Floats, level: float = 0.95)
 
 
 class Steadiness(NamedTuple):
-    """How steadily a rejection curve rises, and the p-values of a curve as steady where the order of removal is random.
-
-    rises: share of the steps that rise, or end at 1. fall: the most that the curve falls from one point to a later one, 0 where it never does.
-    """
+    """How steadily a rejection curve rises: the share of steps that rise or end at 1, and its largest fall, with p-values of a random order of removal."""
 
     rises: float
     fall: float

@@ -470,10 +470,7 @@ def stacked(
     workers: int | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> Floats:
-    """Return (count, K) rows, computed in blocks.
-
-    `rows`: numbers of b rows -> (b, K). `size`: numbers that a row works on, such as images.
-    """
+    """Return (count, K) rows, computed in blocks; `rows`: numbers of b rows -> (b, K), `size`: numbers that a row works on, such as images."""
     length = max(1, BLOCK // size)
     blocks = [range(start, min(start + length, count)) for start in range(0, count, length)]
     if workers is None:

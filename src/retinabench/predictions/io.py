@@ -411,10 +411,7 @@ def csv_columns(
     numbers: Collection[int],
     null_values: Sequence[str] = ("", " "),
 ) -> pa.Table:
-    """Read the columns at some places of a CSV, those at `numbers` as float64 where all their cells are numbers.
-
-    A decimal comma, a word among the numbers or a broken line: a second or third try reads it, or tells which.
-    """
+    """Read the columns at some places of a CSV, those at `numbers` as float64 where all cells are numbers; a second or third try tells which are not."""
     every = [str(place) for place in range(width)]
 
     def load(text: bool, decimal: str) -> pa.Table:

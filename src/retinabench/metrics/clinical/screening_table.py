@@ -90,10 +90,7 @@ def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
 
 
 def reading_calls(label: Bools, positive: Bools, referred: Bools, reader: tuple[float, float]) -> dict[str, Floats]:
-    """Return the probability with which each image is called positive in the end, under each reading of "referred".
-
-    Shapes: `label` (N,); `positive` and `referred` (N,) or (K, N), as what is returned.
-    """
+    """Return the probability with which each image is called positive in the end, under each reading; `label` (N,), the others (N,) or (K, N)."""
     if not all(0 <= rate <= 1 for rate in reader):
         raise InputError(f"the reader's sensitivity and specificity are {reader}", hint="Both lie in [0, 1].")
     said = positive.astype(np.float64)

@@ -141,10 +141,7 @@ class GoalSequence:
 
 @dataclass(frozen=True, eq=False)
 class _Path:
-    """Images in the order in which they are retained (referred, for the share referred), and what each adds to its patient.
-
-    Shapes: `place` (N,), `patient` (N,), `num` (N,), `den` (N,), `base` (P,).
-    """
+    """Images as they are retained (or referred, for the share referred), and what each adds to its patient: (N,), and `base` (P,)."""
 
     place: Floats
     patient: NDArray[np.intp]
@@ -303,10 +300,7 @@ def _refusal(first: SequenceStep, goal: float) -> tuple[str, bool]:
 def _needed(
     path: _Path, first: SequenceStep, goal: float, error: tuple[float, float], level: float, *, binomial: bool
 ) -> int | None:
-    """Return the number of patients with which `POWER` of the studies pass the first test, drawn from the patients of this one.
-
-    Sizes grow by a fifth, so that the number is at most that much too large; None beyond `MOST_NEEDED`.
-    """
+    """Return the number of patients, in steps of a fifth, with which `POWER` of the studies pass the first test; None beyond `MOST_NEEDED`."""
     seen, patients, rng = path.place <= first.threshold, len(path.base), np.random.default_rng([0x80, len(path.base)])
     num = np.bincount(path.patient[seen], path.num[seen], patients)
     den = path.base + np.bincount(path.patient[seen], path.den[seen], patients)

@@ -329,10 +329,7 @@ def of_file(source: str | None) -> Iterator[None]:
 
 
 def validation_and_test(predictions: Predictions, *, certifying: bool) -> dict[str, Predictions]:
-    """Return the in-domain validation images, and the test images of each domain that has some.
-
-    For a certificate, all images of a set have a patient, or none has.
-    """
+    """Return the in-domain validation images and the test images of each domain; for a certificate, all images of a set have a patient, or none has."""
     validation = predictions.select(domain="in_domain", split="validation")
     if validation is None:
         hint = "Mark the images that may choose the threshold by split = validation."

@@ -126,10 +126,7 @@ def _plain(cases: ReferralCases, goals: Sequence[Goal]) -> Floats:
 
 
 def _apart(prob: Floats, weight: Floats, below: Floats, above: Floats) -> tuple[float | None, float | None]:
-    """The ends a < b of the zones that leave the fewest images to the expert; among equals two zones, and the smaller a.
-
-    Shapes: `prob` (N,), `weight` (N,), `below` (A,), `above` (B,).
-    """
+    """The ends a < b of the zones, of `below` (A,) and `above` (B,), that leave the expert the fewest images; among equals two zones, and the smaller a."""
     order = np.argsort(prob)
     cumulated = np.append(0.0, np.cumsum(weight[order]))
     a = np.append(-np.inf, below)

@@ -94,10 +94,7 @@ class SetPredictions:
 
     @cached_property
     def oracle(self) -> Cases:
-        """The same images, referred in the order of their true loss: the best possible uncertainty (oracle referral).
-
-        At a threshold other than one half a correct prediction may have a larger loss than a wrong one: the wrong ones come first.
-        """
+        """The same images in the order of their true loss: the best uncertainty. At another threshold than one half, the wrong ones come first."""
         loss = np.empty(len(self))
         first = 100.0 * self.cases.error if self.threshold != 0.5 else 0.0
         loss[self.cases.order] = self.cases.log_loss + first
@@ -311,10 +308,7 @@ class Evaluation:
         return found
 
     def controls(self, name: str) -> dict[str, dict[str, float]]:
-        """Return what the baseline scores, and the predictions of the leading method under random and oracle referral.
-
-        The baseline does not depend on the images: it always gives the larger class and the prevalence as P(referable).
-        """
+        """Return what the baseline scores, which does not depend on the images, and the leading method under random and oracle referral."""
         cases = self.cases.get((self.leader, name))
         if not cases:
             return {}

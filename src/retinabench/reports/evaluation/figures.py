@@ -57,10 +57,7 @@ def roc_panel(lines: Sequence[Line]) -> Figure:
 
 
 def histogram_panel(columns: Mapping[str, SetPredictions], *, limits: tuple[float, float], label: str) -> Figure:
-    """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below it.
-
-    Each half is scaled to its own tallest bar, because the figure compares positions; the number of images is printed beside it.
-    """
+    """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below, each half scaled to its own tallest bar."""
     graded = any(column.grade is not None for column in columns.values())
     rows = [0, 1, 2, 3, 4] if graded else [None]
     height = 56 + (80 if graded else 170) * len(rows)

@@ -206,10 +206,7 @@ def write_report(
     images: ImageSource | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Score methods and write `index.html`, `scores.json`, `policies.json` and `table.csv` into `out`.
-
-    The same arguments give the same bytes. The page needs no network.
-    """
+    """Score methods and write `index.html`, `scores.json`, `policies.json` and `table.csv` into `out`; the same arguments give the same bytes."""
     tell = progress or (lambda _share: None)
     found = evaluate_methods(methods, settings, progress=lambda share: tell(SCORED * share))
     page = write_evaluation(found, Path(out), title=title, images=images)
@@ -386,10 +383,7 @@ def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
 
 
 def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[dict[str, Any]]:
-    """Return what the leading method and the reader do on each set at the stated pair of thresholds.
-
-    Numbers of images, of referable ones missed without referral (`alone`), the same of grade 3 and 4, and the outcome with referral.
-    """
+    """Return what the leading method and the reader do on each set at the stated pair of thresholds, and what is missed without referral (`alone`)."""
     found, grid = [], grids[evaluation.leader]
     i, j = grid.frozen
     for name, groups in grid.outcomes.items():

@@ -88,10 +88,7 @@ def criterion_title(criterion: str) -> str:
 
 @dataclass(frozen=True)
 class Measurements:
-    """The numbers of one predictions file by key, NaN where undefined, the reasons, and the curves on common grids.
-
-    Curves: `referral` and `oracle` by (set, metric), (101,) over `GRID`; `roc` by (set, share retained), over `RATES`.
-    """
+    """The numbers of a file by key, NaN with the reason where undefined, and its curves: `referral` and `oracle` (101,) over `GRID`, `roc` over `RATES`."""
 
     value: dict[Key, float] = field(default_factory=dict)
     why: dict[Key, str] = field(default_factory=dict)
@@ -223,10 +220,7 @@ class MethodRuns:
 
 @dataclass(frozen=True)
 class TaskResults:
-    """The methods of one task on one data set (named where the task has several), tuned on one criterion.
-
-    `methods` are those at the standard blur, `blur_variants` those that have several blur constants, at each of them.
-    """
+    """The methods of one task, data set and criterion: `methods` at the standard blur, `blur_variants` those with several blur constants, at each."""
 
     task: str
     dataset: str

@@ -46,10 +46,7 @@ def write_tables(
     progress: Progress = QUIET,
     read: ReadEach = read_each,
 ) -> list[Path]:
-    """Write all tables and figures that the files allow below `out`, and `index.md`, which lists them.
-
-    What cannot be made is left out; the index says what it needs.
-    """
+    """Write all tables and figures that the files allow below `out`, and `index.md`, which lists them and what the others need."""
     return write(collect(files, labels, rules, bootstrap, seed, workers, progress, read), out, images, progress)
 
 

@@ -152,10 +152,7 @@ class Panel:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Draw by matplotlib's own defaults, whatever a user's settings are; also a decorator of what draws a page.
-
-    The settings are those of the process, so that one thread draws at a time.
-    """
+    """Draw by matplotlib's own defaults, whatever a user's settings are, one thread at a time; also a decorator of what draws a page."""
     with _DRAWING, rc_context():
         rcdefaults()
         yield

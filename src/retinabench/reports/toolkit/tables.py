@@ -37,10 +37,7 @@ MOST_DIGITS = 6
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How a number is written: `suffix` follows the value times `scale`, rounded to `digits` decimals; `signed` writes a plus sign.
-
-    An interval asks for at most `most` decimals.
-    """
+    """How a number is written: the value times `scale`, `digits` decimals (at most `most` for an interval), `suffix`, and a plus sign where `signed`."""
 
     digits: int = 3
     signed: bool = False
