@@ -330,13 +330,12 @@ def _why(certificate: Certificate | None) -> str:
 
 @dataclass(frozen=True)
 class Within(Document):
-    """Thresholds of their own for every group of a column (Mondrian): what is certified of the average need not hold for a site or a camera.
+    """The rules of the groups of a column by value, and why others have none (`left_out`).
 
-    Every group is a study of its own, with its own validation and test images. With K groups in the column each is certified at delta / K, so that all
+    Every group has thresholds of its own (Mondrian): what is certified of the average need not hold for a site or a camera. A group
+    is a study of its own, with its own validation and test images. With K groups in the column each is certified at delta / K, so that all
     certificates hold together with probability at least 1 - delta; nothing is averaged over groups. A group in which nothing can be certified has no
     threshold, and the expert reads its images.
-
-    `groups` are the rules by value of the column; `left_out` says why other groups have none.
     """
 
     _schema = "retinabench.within/1"

@@ -206,31 +206,20 @@ class Line:
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
     for line in lines:
-        x, _, low, high = _thinned(line)
-        if low is not None and high is not None:
-            axes.fill_between(x, low, high, color=line.mark.color, alpha=0.11, linewidth=0)
+        if line.low is not None and line.high is not None:
+            low, high = thin(line.low), thin(line.high)
+            axes.fill_between(thin(line.x), low, high, color=line.mark.color, alpha=0.11, linewidth=0)
     for line in lines:
-        x, y, _, _ = _thinned(line)
-        rest = line.mark == OTHERS
+        width, order = (0.9, 2.5) if line.mark == OTHERS else (None, 3)
         axes.plot(
-            x,
-            y,
-            color=line.mark.color,
-            linestyle=line.mark.linestyle,
-            linewidth=0.9 if rest else None,
-            zorder=2.5 if rest else 3,
-        )
+            thin(line.x), thin(line.y), color=line.mark.color, linestyle=line.mark.linestyle, linewidth=width, zorder=order,
+        )  # fmt: skip
 
 
-def thin(array: Floats, most: int = MOST_POINTS) -> Floats:
-    """Return at most `most` evenly spaced points of an array (P,), the first and the last among them."""
-    keep = np.unique(np.linspace(0, len(array) - 1, min(len(array), most)).round().astype(int))
+def thin(array: Floats) -> Floats:
+    """Return at most `MOST_POINTS` evenly spaced points of an array (P,), the first and the last among them."""
+    keep = np.unique(np.linspace(0, len(array) - 1, min(len(array), MOST_POINTS)).round().astype(int))
     return np.asarray(array[keep], np.float64)
-
-
-def _thinned(line: Line) -> tuple[Floats, Floats, Floats | None, Floats | None]:
-    low, high = (None if end is None else thin(end) for end in (line.low, line.high))
-    return thin(line.x), thin(line.y), low, high
 
 
 def save(
