@@ -8,6 +8,7 @@ import pytest
 import retinabench as rb
 from metrics.test_classification import predictions
 from retinabench.core.errors import InputError
+from retinabench.metrics import weighted_images
 from retinabench.metrics.weighted_images import (
     KEPT_PATIENTS,
     cluster_bootstrap,
