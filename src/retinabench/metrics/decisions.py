@@ -132,10 +132,7 @@ def referral_uncertainty(
 
 
 def compared_uncertainties(predictions: Predictions, asked: str = "auto") -> list[str]:
-    """Return the uncertainties to compare, separated by commas in `asked`; none where there is one and no folds.
-
-    `auto` stands for the columns `uncertainty_NAME` of the file, where it has any.
-    """
+    """Return the uncertainties to compare, those in `asked`, or for `auto` all columns `uncertainty_NAME`; none where there is one and no folds."""
     names = asked.split(",")
     if asked == "auto" and predictions.uncertainties:
         names = [*(["own"] if predictions.uncertainty is not None else []), *predictions.uncertainties]
@@ -362,11 +359,7 @@ class ReferralRule:
 def referral_rule(
     predictions: Predictions, uncertainty: str, cut: float, *, threshold: float | None, rate: float | None
 ) -> ReferralRule:
-    """Return the rule for a file.
-
-    A rate is turned into the lowest threshold above which at most this share of the in-domain validation images lies, or of the
-    in-domain test images where there is no validation split. Images of equal uncertainty are referred together or not at all.
-    """
+    """Return the rule for a file: a rate becomes the lowest threshold above which at most this share of in-domain validation (else test) images lies."""
     if threshold is not None and rate is not None:
         raise InputError("a threshold and a rate of referral exclude each other", hint="Give one of them.")
     if rate is None:

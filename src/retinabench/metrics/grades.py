@@ -354,10 +354,7 @@ def grade_scores(
     level: float = 0.95,
     workers: int | None = None,
 ) -> GradeScores | None:
-    """Return the scores of the images of a set whose grade is known; None where there are none.
-
-    `validation` chooses the sets of grades, which are left out without it; `groups` are subgroups (N,) by name; `uncertainty` is (N,).
-    """
+    """Return the scores of the images of a set whose grade is known, or None; `validation` chooses the sets of grades, `groups` are subgroups (N,) by name."""
     images, chosen = Graded.of(part), Graded.of(validation)
     if images is None:
         return None

@@ -113,10 +113,7 @@ class AurocError:
     negatives: int = 0
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the interval: of an AUROC that of the loss 1 - AUROC (`loss_interval`), of a difference Student's t, cut to [-1, 1].
-
-        NaN where the error is undefined, or that of a difference 0.
-        """
+        """Return the interval of 1 - AUROC (`loss_interval`), or of a difference Student's t, cut to [-1, 1]; NaN where the error is undefined."""
         if not self.difference:
             return auroc_interval(self.auroc, self.standard_error, self.positives, self.negatives, level)
         bounds = -np.inf, np.inf

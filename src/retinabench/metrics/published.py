@@ -281,10 +281,7 @@ def _results(
 
 
 def balanced_rows(shifted: ArrayLike, seed: int | np.random.RandomState) -> Index:
-    """Rows of the balanced joint set: all in-domain, then whole copies of the shifted, then a random rest.
-
-    The rest is drawn without replacement by NumPy's old generator, after `np.random.seed(seed)`.
-    """
+    """Rows of the balanced joint set: all in-domain, whole copies of the shifted, and a rest drawn without replacement by NumPy's old generator."""
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
     far = np.flatnonzero(np.asarray(shifted))
     near = np.flatnonzero(~np.asarray(shifted, bool))

@@ -68,11 +68,7 @@ class Steadiness(NamedTuple):
 
 
 def steadiness(folds: Sequence[Weighted], seed: int = 0, draws: int = 9999) -> Steadiness:
-    """Measure the vertical average on the grid of the RC-Index, with its null distribution by random orders of removal.
-
-    In a random order the wrong predictions of a fold fall into the tenths of its images by a multivariate hypergeometric
-    distribution. p = (1 + draws at least as steady) / (1 + draws).
-    """
+    """Measure the vertical average on the grid of the RC-Index; p = (1 + draws at least as steady) / (1 + draws), in random (multivariate hypergeometric) orders."""
     generator, drawn = numpy_generator(seed, "steadiness"), []
     for w in folds:
         cuts = np.rint(float(w.total) * np.append(RC_GRID, 1.0)).astype(np.int64)

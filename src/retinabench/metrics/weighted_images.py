@@ -487,11 +487,7 @@ def stacked(
 
 
 def keep_memory() -> None:
-    """Let glibc keep freed memory for the next block.
-
-    By default it returns the end of the heap to the system where more is free than twice the largest array that was ever freed;
-    the next block then waits for the same pages to be cleared, which took 40 % of the time. Elsewhere this does nothing.
-    """
+    """Let glibc keep freed memory for the next block: by default it returns it to the system, and waiting for cleared pages took 40 % of the time."""
     np.empty(31 * 2**20, np.uint8)
 
 

@@ -86,10 +86,7 @@ def beside_readers(part: Predictions, called: Bools, codes: NDArray[np.intp]) ->
 def compare_with_readers(
     names: list[str], right: Floats, model: Floats, weight: Floats, codes: NDArray[np.intp]
 ) -> BesideReaders:
-    """Compare correct calls of readers, `right` (J, N), with those of the model (N,), each reader over images of `weight` (J, N).
-
-    Weights differ where each reader, and the model beside that reader, has a truth of its own.
-    """
+    """Compare correct calls of readers, `right` (J, N), with those of the model (N,), each over images of `weight` (J, N), where truths may differ by reader."""
     weight = weight * (right.shape[1] / weight.sum(axis=1, keepdims=True))
     readers = (clustered_proportion(row, each, codes) for row, each in zip(right, weight, strict=True))
     theirs, own = (_rates(calls, weight, codes) for calls in (right, np.broadcast_to(model, right.shape)))

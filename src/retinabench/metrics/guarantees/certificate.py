@@ -117,11 +117,7 @@ def ratio_p_values(risk: LabelledRisk, level: float = LEVEL) -> tuple[float, flo
 
 
 def judge(risks: Sequence[LabelledRisk]) -> list[Refutation]:
-    """Judge several certified bounds, on one or several sets, by the labels of these sets.
-
-    `broken` and `holds` are each given at the family-wise level `LEVEL`: among all bounds that are kept, one is called broken with
-    at most this probability, and among all that are not kept one is called held.
-    """
+    """Judge certified bounds by the labels of their sets: of kept ones one is called broken, of broken ones one held, each with probability `LEVEL` at most."""
     if not risks:
         return []
     pairs = np.array([ratio_p_values(one, LEVEL) for one in risks])

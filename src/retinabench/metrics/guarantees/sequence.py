@@ -65,10 +65,7 @@ def orders(patients: int) -> NDArray[np.intp]:
 def evidence(
     sums: Floats, goal_errors: Floats, bound: float, delta: float, order: NDArray[np.intp], size: float | None = None
 ) -> Floats:
-    """Return the evidence against E[X] >= 0 in each of T tests of P patients; `sums`, `goal_errors` (T, P), `order` (R, P) -> (T,).
-
-    `size` is a first guess of the error of a patient who has one, `bound` if it is None.
-    """
+    """Return the evidence against E[X] >= 0 in each of T tests of P patients; `sums`, `goal_errors` (T, P), `order` (R, P), `size` a first guess of an error."""
     tests, patients = sums.shape
     first = bound if size is None else size
     counts = goal_errors > 0

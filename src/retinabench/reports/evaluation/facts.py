@@ -87,11 +87,7 @@ def _dip(e: Evaluation, name: str) -> Fact | None:
 
 
 def _retained(e: Evaluation, name: str) -> Fact | None:
-    """What referral does to the composition of a set, by the leading method: before, and among the retained images.
-
-    `change` is 1 or -1 where the share of referable images rises or falls, 0 where this is not shown; `below_baseline` tells whether
-    the accuracy after referral lies below always giving the retained images the answer of their larger class.
-    """
+    """What referral does to the composition of a set: `change` of the share of referable images, 0 where none is shown, and whether it falls `below_baseline`."""
     case = e.first(e.leader, name)
     if case is None:
         return None

@@ -228,11 +228,7 @@ def scores_json(
 
 @dataclass(frozen=True)
 class Worth:
-    """The facts about one method on one set.
-
-    `kind` is the verdict (see `judge`); `baseline` that of the first seed; `scores` holds those of `USED`, `net_benefit_gain` and
-    `brier_skill`.
-    """
+    """The facts about one method on one set: the verdict (see `judge`), the baseline of the first seed, and the scores that sentences name."""
 
     method: str
     set: str

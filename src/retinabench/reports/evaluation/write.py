@@ -261,11 +261,7 @@ def percent_steps(advance: Callable[[int], None]) -> Progress:
 
 
 def score_records(evaluation: Evaluation) -> list[JsonObject]:
-    """Return, per file, the method's name under `entry`, `Scores.to_dict()`, and what the report adds to it.
-
-    `report` holds, per set, the numbers of the page that `score` does not give (at the share referred);
-    `controls`, at the leading method, random and oracle referral.
-    """
+    """Return, per file, the method (`entry`), `Scores.to_dict()`, and per set what the page adds (`report`), with `controls` at the leading method."""
     records = []
     for i, method in enumerate(evaluation.methods):
         for k, scores in enumerate(evaluation.files[i]):

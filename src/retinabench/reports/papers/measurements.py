@@ -198,11 +198,7 @@ def _published_rows(test: Predictions, seed: int) -> dict[str, NDArray[np.intp]]
 
 @dataclass
 class MethodRuns:
-    """The runs of one method: a row of a table, a line of a figure.
-
-    `base` is the title of a single member's method, `label` its name in `rankings`, the comparisons of all methods of the task
-    (none under the published rules); `seeds` those that each run pools, None where its file does not state them.
-    """
+    """The runs of one method, with its name in `rankings`, the comparisons of all methods of the task, and the seeds that each run pools, None if not stated."""
 
     name: str
     base: str
@@ -428,11 +424,7 @@ def reduced(predictions: Predictions, exact: bool) -> Predictions:
 
 
 def _with_datasets(origins: Sequence[Origin], tests: Sequence[Predictions]) -> list[Origin]:
-    """Keep the data set of an origin only where its task has several, told apart by name and by images.
-
-    Files that hold the same images with the same labels are of one data set, whatever its names. Files with other
-    images are of another one if no name is shared; otherwise `align` refuses them.
-    """
+    """Keep the data set of an origin only where its task has several, told apart by name and by images; the same images with the same labels are one."""
     digests = [_digest(test) for test in tests]
     datasets: dict[tuple[str, str], str] = {}
     for task in dict.fromkeys(one.task for one in origins):

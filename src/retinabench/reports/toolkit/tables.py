@@ -198,11 +198,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number with its interval and standard error, or text.
-
-    `note` is a word behind it, `below` a remark in small print, `why` the reason of an undefined number (a footnote in Markdown and
-    LaTeX), `runs` the number of runs that it is the mean of.
-    """
+    """A number with its interval and error, or text; `note` behind it, `below` in small print, `why` it is undefined (a footnote), `runs` it is the mean of."""
 
     content: Quantity | str = ""
     form: NumberFormat = THREE_DIGITS
