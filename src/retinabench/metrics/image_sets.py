@@ -65,16 +65,8 @@ PLOTTED = ("auroc", "accuracy", "failure_auroc", "referral_accuracy_area", "brie
 SCHEMA = "retinabench.scores/1"
 REFERRED = (0.0, 0.5, 0.7)  # Fractions referred at which `referral` and `retained` are given.
 Kind = Literal[
-    "one class",
-    "inverted",
-    "never positive",
-    "always positive",
-    "not useful",
-    "probabilities",
-    "not shown",
-    "informative",
-    "useful",
-]
+    "one class", "inverted", "never positive", "always positive", "not useful", "probabilities", "not shown", "informative", "useful"
+]  # fmt: skip
 
 POOR = 0.7
 """An AUROC below this is called poor discrimination (Hosmer, Lemeshow and Sturdivant, Applied logistic regression, 2013)."""
