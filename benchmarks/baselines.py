@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from retinabench.core.progress import Bars
+from retinabench.core.errors import Bars
 from retinabench.data.dataset import referable
 from retinabench.data.frozen.definition import (
     HASH_BYTES,

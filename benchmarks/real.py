@@ -65,11 +65,10 @@ from retinabench.methods.registry import METHODS as METHOD_CLASSES
 from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior
 from retinabench.methods.tta import DIHEDRAL, make_views
-from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.classification import auroc, nll
 from retinabench.metrics.decisions import binary_entropy
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.weighted_images import Cases
+from retinabench.metrics.weighted_images import Cases, cluster_codes, replicate_weight
 from retinabench.models.build import build_model
 from retinabench.models.networks.efficientnet_lite import EfficientNetLite
 from retinabench.models.settings import SCALES, ModelConfig

@@ -3,7 +3,7 @@
     python benchmarks/scale.py                  # all parts, one after the other; needs 6 GB of memory and 3 GB of disk
     python benchmarks/scale.py --part report    # one of them; `--shrink 500` divides every size, to try the script
 
-Each part ends within the limits of `core/untrusted`, or is refused in one line before the work begins.
+Each part ends within the limits of `core/errors`, or is refused in one line before the work begins.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 import retinabench
 from retinabench.concepts.banks.definition import bank_names, find_definition
-from retinabench.core import untrusted
+from retinabench.core import errors
 from retinabench.core.registry import import_location
 from retinabench.data.registry import DATASETS, TASKS
 from retinabench.data.tasks import SPLITS
@@ -40,7 +40,7 @@ FORMULAS = {
     "Smooth calibration": "metrics.smooth_calibration",
     "Grades": "metrics.grades",
     "Sets of grades": "metrics.grades:GradeSets",
-    "Baseline": "metrics.score_results",
+    "Baseline": "metrics.image_sets:Baseline",
     "Other thresholds": "metrics.clinical.screening_table:PolicyGrid",
     "Patients": "metrics.decisions:patient_uncertainty",
     "Readings of a referral": "metrics.clinical.screening_table",
@@ -48,7 +48,7 @@ FORMULAS = {
     "Targets of a certificate": "metrics.guarantees.goals",
     "Tests by betting": "metrics.guarantees.sequence",
     "Three zones": "metrics.guarantees.triage",
-    "Thresholds of groups": "metrics.guarantees.within",
+    "Thresholds of groups": "metrics.guarantees.triage:Within",
     "Actions for new patients": "metrics.actions",
     "The best simple rule": "metrics.clinical.decision_curve:best_simple_rule",
     "Recalibration": "metrics.recalibration",
@@ -198,8 +198,8 @@ def banks() -> str:
 
 
 def limits() -> str:
-    """Return what is refused of files from strangers, as `core.untrusted` states it."""
-    return (inspect.getdoc(untrusted) or "").partition("\n")[2].strip()
+    """Return what is refused of files from strangers, as `core.errors` states it."""
+    return "| limits" + (inspect.getdoc(errors) or "").partition("| limits")[2]
 
 
 def settings_of_uci() -> str:

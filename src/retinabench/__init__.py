@@ -25,113 +25,59 @@ if TYPE_CHECKING:
     from retinabench.metrics.clinical.screening import ScreeningReport, clinic
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
     from retinabench.metrics.decisions import by_patient
-    from retinabench.metrics.estimator import evaluate
     from retinabench.metrics.grades import grade_sets
     from retinabench.metrics.guarantees.goals import Per
     from retinabench.metrics.guarantees.threshold import Realised
     from retinabench.metrics.guarantees.transfer import Transfer, transfer
     from retinabench.metrics.guarantees.triage import Triage, triage
+    from retinabench.metrics.image_sets import Scores, SetScores
     from retinabench.metrics.monitoring import monitor
     from retinabench.metrics.planning import plan
     from retinabench.metrics.recalibration import recalibrate
     from retinabench.metrics.referral_curves import Curve, Metric
     from retinabench.metrics.registry import ScoreValue
-    from retinabench.metrics.score_results import Scores, SetScores
-    from retinabench.metrics.scoring import Rules, referral_curve, score
+    from retinabench.metrics.scoring import Rules, evaluate, referral_curve, score
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
     from retinabench.reports.evaluation.write import report
 
 __all__ = [
-    "Comparison",
-    "Curve",
-    "Difference",
-    "ExportedModel",
-    "Metric",
-    "Outputs",
-    "Per",
-    "Predictions",
-    "Problem",
-    "Ranking",
-    "Realised",
-    "Rules",
-    "ScoreValue",
-    "Scores",
-    "ScreeningReport",
-    "SetComparison",
-    "SetScores",
-    "Trained",
-    "Transfer",
-    "Triage",
-    "__version__",
-    "apply",
-    "by_patient",
-    "clinic",
-    "compare",
-    "evaluate",
-    "evaluate_torch",
-    "grade_sets",
-    "load_model",
-    "load_task",
-    "monitor",
-    "plan",
-    "predict_torch",
-    "rank",
-    "read_predictions",
-    "recalibrate",
-    "referral_curve",
-    "report",
-    "score",
-    "train",
-    "transfer",
-    "triage",
+    "Comparison", "Curve", "Difference", "ExportedModel", "Metric", "Outputs", "Per", "Predictions", "Problem",
+    "Ranking", "Realised", "Rules", "ScoreValue", "Scores", "ScreeningReport", "SetComparison", "SetScores",
+    "Trained", "Transfer", "Triage", "__version__", "apply", "by_patient", "clinic", "compare", "evaluate",
+    "evaluate_torch", "grade_sets", "load_model", "load_task", "monitor", "plan", "predict_torch", "rank",
+    "read_predictions", "recalibrate", "referral_curve", "report", "score", "train", "transfer", "triage",
     "write_predictions",
-]
+]  # fmt: skip
 
-_MODULES = {
-    "Comparison": "metrics.comparison",
-    "Curve": "metrics.referral_curves",
-    "ExportedModel": "experiments.exporting.model",
-    "load_model": "experiments.exporting.model",
-    "Predictions": "predictions.table",
-    "Problem": "fidelity.problems",
-    "Ranking": "metrics.comparison",
-    "ScoreValue": "metrics.registry",
-    "Scores": "metrics.score_results",
-    "ScreeningReport": "metrics.clinical.screening",
-    "SetScores": "metrics.score_results",
-    "Trained": "experiments.dataset_runs",
-    "Transfer": "metrics.guarantees.transfer",
-    "Triage": "metrics.guarantees.triage",
-    "apply": "metrics.actions",
-    "by_patient": "metrics.decisions",
-    "clinic": "metrics.clinical.screening",
-    "compare": "metrics.comparison",
-    "evaluate": "metrics.estimator",
-    "evaluate_torch": "integrations.pytorch",
-    "grade_sets": "metrics.grades",
-    "load_task": "data.tasks",
-    "monitor": "metrics.monitoring",
-    "plan": "metrics.planning",
-    "predict_torch": "integrations.pytorch",
-    "rank": "metrics.comparison",
-    "read_predictions": "predictions.io",
-    "recalibrate": "metrics.recalibration",
-    "referral_curve": "metrics.scoring",
-    "score": "metrics.scoring",
-    "train": "experiments.dataset_runs",
-    "transfer": "metrics.guarantees.transfer",
-    "triage": "metrics.guarantees.triage",
-    "write_predictions": "predictions.io",
-    "Difference": "metrics.comparison",
-    "SetComparison": "metrics.comparison",
-    "Realised": "metrics.guarantees.threshold",
-    "report": "reports.evaluation.write",
-    "Rules": "metrics.scoring",
-    "Metric": "metrics.referral_curves",
-    "Per": "metrics.guarantees.goals",
-    "Outputs": "integrations.pytorch",
+# Module -> names that are imported from it on first use.
+_NAMES = {
+    "data.tasks": ("load_task",),
+    "experiments.dataset_runs": ("Trained", "train"),
+    "experiments.exporting.model": ("ExportedModel", "load_model"),
+    "fidelity.problems": ("Problem",),
+    "integrations.pytorch": ("Outputs", "evaluate_torch", "predict_torch"),
+    "metrics.actions": ("apply",),
+    "metrics.clinical.screening": ("ScreeningReport", "clinic"),
+    "metrics.comparison": ("Comparison", "Difference", "Ranking", "SetComparison", "compare", "rank"),
+    "metrics.decisions": ("by_patient",),
+    "metrics.grades": ("grade_sets",),
+    "metrics.guarantees.goals": ("Per",),
+    "metrics.guarantees.threshold": ("Realised",),
+    "metrics.guarantees.transfer": ("Transfer", "transfer"),
+    "metrics.guarantees.triage": ("Triage", "triage"),
+    "metrics.image_sets": ("Scores", "SetScores"),
+    "metrics.monitoring": ("monitor",),
+    "metrics.planning": ("plan",),
+    "metrics.recalibration": ("recalibrate",),
+    "metrics.referral_curves": ("Curve", "Metric"),
+    "metrics.registry": ("ScoreValue",),
+    "metrics.scoring": ("Rules", "evaluate", "referral_curve", "score"),
+    "predictions.io": ("read_predictions", "write_predictions"),
+    "predictions.table": ("Predictions",),
+    "reports.evaluation.write": ("report",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

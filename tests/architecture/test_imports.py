@@ -124,7 +124,7 @@ READ_UNCHECKED = (
     "core/settings.py", "data/archives.py", "data/datasets/", "data/preprocessing/", "experiments/config.py", "models/foreign.py",
     "models/weight_files.py", "predictions/io.py", "reports/papers/",
     # the door itself, and the operating system
-    "core/files.py", "core/untrusted.py", "experiments/engines/engine.py",
+    "core/files.py", "core/errors.py", "experiments/engines/engine.py",
 )  # fmt: skip
 DOORS = ("check", "check_file", "inside", "kept_inside")  # the last two where a checksum is compared in another way
 
@@ -169,8 +169,8 @@ def test_the_package_keeps_its_shape(check):
 
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
-    "cli": 3_080, "concepts": 5_825, "core": 1_734, "data": 6_764, "experiments": 7_549, "fidelity": 8_046, "inspection": 1_226,
-    "integrations": 755, "methods": 7_470, "metrics": 13_072, "models": 2_854, "predictions": 2_930, "reports": 8_386,
+    "cli": 2_906, "concepts": 5_816, "core": 1_681, "data": 6_757, "experiments": 7_534, "fidelity": 8_036, "inspection": 1_224,
+    "integrations": 754, "methods": 7_469, "metrics": 12_850, "models": 2_853, "predictions": 2_869, "reports": 8_206,
 }  # fmt: skip
 TESTS, TOOLS = 41_925, 8_700
 

@@ -8,11 +8,11 @@ import pytest
 
 import retinabench as rb
 from retinabench.cli.main import run
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET
 from retinabench.data.frozen.definition import truth_of
 from retinabench.predictions.io import write_predictions
 from retinabench.reports.leaderboard import board
-from retinabench.reports.papers.collection import collect
+from retinabench.reports.papers.measurements import collect
 from retinabench.reports.papers.retina_tables import column_cells
 from support.board_entries import NAME, noisy
 

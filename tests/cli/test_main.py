@@ -12,9 +12,8 @@ import pytest
 from rich.table import Table
 
 import retinabench as rb
-from retinabench.cli.application import ExitCode, print_notes, print_table, say, say_error
 from retinabench.cli.fidelity import VERBS
-from retinabench.cli.main import GROUPS, main, verbs_of
+from retinabench.cli.main import GROUPS, ExitCode, main, print_notes, print_table, say, say_error, verbs_of
 from retinabench.cli.main import run as run_main
 from retinabench.core.settings import read_toml
 from retinabench.core.version import RELEASE
@@ -273,7 +272,7 @@ def test_version_and_an_interrupted_command(capsys, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("retinabench.predictions.several.find_files", interrupted)
+    monkeypatch.setattr("retinabench.predictions.io.find_files", interrupted)
     assert run_main(["score", "."]) == 130
     assert "interrupted" in one_line(capsys)
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from retinabench.core.errors import InputError, nearest, one_edit, printable
-from retinabench.core.progress import Bars
+from retinabench.core.errors import Bars, InputError, nearest, one_edit, printable
 from retinabench.core.results import Document, IntervalRow, Tabular, draw_intervals, json_content
 
 

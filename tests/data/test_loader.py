@@ -9,8 +9,7 @@ import pytest
 import torch
 from scipy.ndimage import map_coordinates
 
-from retinabench.core.errors import OutOfMemoryError
-from retinabench.core.progress import Quiet
+from retinabench.core.errors import OutOfMemoryError, Quiet
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.loader import (
     FILE,

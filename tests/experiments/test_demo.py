@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET
 from retinabench.experiments import demo as module
 from retinabench.experiments.execution import member_runs
 

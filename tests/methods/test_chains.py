@@ -6,8 +6,7 @@ import torch
 from scipy.special import expit
 from torch import nn
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET, InputError
 from retinabench.data.loader import array_batches
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import read_reference

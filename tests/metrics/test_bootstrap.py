@@ -8,8 +8,8 @@ import pytest
 import retinabench as rb
 from metrics.test_classification import predictions
 from retinabench.core.errors import InputError
-from retinabench.metrics import bootstrap
-from retinabench.metrics.bootstrap import (
+from retinabench.metrics import weighted_images
+from retinabench.metrics.weighted_images import (
     KEPT_PATIENTS,
     cluster_bootstrap,
     cluster_codes,
@@ -155,6 +155,6 @@ def test_work_is_shared_among_threads():
 
 
 def test_two_workers_give_the_scores_of_one_to_the_last_bit(monkeypatch):
-    monkeypatch.setattr(bootstrap, "BLOCK", 4000)
+    monkeypatch.setattr(weighted_images, "BLOCK", 4000)
     one, two = (rb.score(predictions(), bootstrap=60, workers=k).to_dict() for k in (1, 2))
     assert one == two

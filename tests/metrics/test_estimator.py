@@ -5,7 +5,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.estimator import Arrays, evaluate, predict
+from retinabench.metrics.scoring import Arrays, evaluate, predict
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (150, 4, 4, 3), dtype=np.uint8)

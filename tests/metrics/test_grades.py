@@ -5,9 +5,8 @@ import pytest
 from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, log_loss
 
 import retinabench as rb
-from retinabench.metrics.bootstrap import cluster_bootstrap
 from retinabench.metrics.grades import GRADE_SCORES, Graded, GradedCases, grade_scores
-from retinabench.metrics.weighted_images import Weighted
+from retinabench.metrics.weighted_images import Weighted, cluster_bootstrap
 from support.graded import graded_patients
 
 

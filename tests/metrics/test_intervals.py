@@ -11,7 +11,6 @@ from scipy import stats
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
-from retinabench.metrics.bootstrap import cluster_bootstrap, percentile_interval
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import (
     FEW,
@@ -28,7 +27,7 @@ from retinabench.metrics.intervals import (
     sign_flip_p_value,
 )
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.weighted_images import Cases
+from retinabench.metrics.weighted_images import Cases, cluster_bootstrap, percentile_interval
 from support.paired_models import models
 from support.shared_inputs import answers, table
 

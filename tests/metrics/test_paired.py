@@ -9,9 +9,9 @@ from sklearn.metrics import brier_score_loss, log_loss
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
-from retinabench.predictions.several import check_seeds, have_same_images
+from retinabench.metrics.weighted_images import cluster_codes, replicate_weight
+from retinabench.predictions.table import check_seeds, have_same_images
 from support.paired_models import models
 
 FAST = ("accuracy", "auroc", "nll", "referral_accuracy_area")

@@ -79,6 +79,11 @@ def test_usual_names(name):
     assert bool(found.said()) == (given != want)
 
 
+def test_a_named_uncertainty_is_not_the_uncertainty_whatever_its_name():
+    layout = recognise(["image_id", "label", "prob", "uncertainty", "uncertainty_."], {})
+    assert layout.names[3:] == ("uncertainty", "uncertainty_.")
+
+
 def test_names_of_the_user_come_first():
     found = recognise(["file", "label", "y_true", "score"], {"label": "y_true"})
     assert found.names == ("image_id", "", "label", "prob")

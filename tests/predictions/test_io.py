@@ -17,7 +17,8 @@ from retinabench.core.errors import InputError
 from retinabench.predictions import columns
 from retinabench.predictions import io as files
 from retinabench.predictions.check import plain_id
-from retinabench.predictions.several import find_files, method_names, notes_of_files
+from retinabench.predictions.io import find_files
+from retinabench.predictions.table import method_names, notes_of_files
 from support.prediction_bytes import NONE, npz, parquet, read_bytes, refused
 
 

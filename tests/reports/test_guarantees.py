@@ -8,7 +8,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.files import sha256
-from retinabench.metrics.guarantees.within import within
+from retinabench.metrics.guarantees.triage import within
 from retinabench.reports.guarantees import summary, write_certificate
 from support.browsers import check_page
 from support.reading_pages import printed

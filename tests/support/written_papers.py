@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.collection import collect
-from retinabench.reports.papers.measurements import Collection
+from retinabench.reports.papers.measurements import Collection, collect
 from support.fake_predictions import METHODS, population, predictions
 
 TITLES = {

@@ -11,64 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from retinabench.cli.application import (
-    MOST_REPLICATES,
-    Device,
-    Out,
-    OwnModel,
-    Readers,
-    Seed,
-    Silent,
-    argument,
-    option,
-    print_notes,
-    progress_of,
-    say,
-    with_options,
-)
+from retinabench.cli import main as cli
 from retinabench.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from retinabench.concepts.examine import ExamineOptions
     from retinabench.concepts.report.findings import ExaminationReport
     from retinabench.concepts.trained_answers import NetworkOptions
-    from retinabench.core.progress import Progress
+    from retinabench.core.errors import Progress
     from retinabench.metrics.proportions import Interval
 
 
-bank_option = partial(option, rich_help_panel="Images and their truth")
-network_option = partial(option, rich_help_panel="What answers")
+bank_option = partial(cli.option, rich_help_panel="Images and their truth")
+network_option = partial(cli.option, rich_help_panel="What answers")
 OF_BANK = ("source", "images")
 OF_NETWORK = ("grid", "weights", "trained", "size", "epochs")
 
 Source = Annotated[Path | None, bank_option("--source", "PATH", "Folder or zip of the data set as downloaded.")]
 
-BankImages = Annotated[int | None, bank_option("--images", "N", "Of drawn retinas: their number.")]
-
-Grid = Annotated[int, bank_option("--grid", "N", "Ask about each of N x N regions of an image.", min=1)]
-
-Examinee = Annotated[
-    str | None,
-    network_option(
-        "--examinee",
-        "NAME",
-        "A network to be trained on the other images: ours, timm:NAME or your own package.module:function; or a synthetic "
-        "examinee: biased-1, biased-2, unbiased, overconfident, guessing, always-yes; or paper: Figures 2 to 4 of the publication for "
-        "its three. Default: that of the bank, most often efficientnet_lite0 with weights of ImageNet.",
-    ),
-]
 
 Weights = Annotated[str | None, network_option("--weights", "WEIGHTS", "imagenet, timm, hf-hub:NAME or a checkpoint.")]
 
-Trained = Annotated[
-    str | None,
-    network_option(
-        "--trained",
-        "PART",
-        "head (on features that are computed once), all, a number of stages, or nothing: your own network answers as it is. "
-        "Default: the head of a pretrained network.",
-    ),
-]
 
 Size = Annotated[int | None, network_option("--size", "N", "Side of what the network sees, in pixels.")]
 
@@ -80,15 +43,32 @@ class Asked:
     """What the options say: where the images are, and what answers."""
 
     source: Source = None
-    images: BankImages = None
-    grid: Grid = 1
-    examinee: Examinee = None
+    images: Annotated[int | None, bank_option("--images", "N", "Of drawn retinas: their number.")] = None
+    grid: Annotated[int, bank_option("--grid", "N", "Ask about each of N x N regions of an image.", min=1)] = 1
+    examinee: Annotated[
+        str | None,
+        network_option(
+            "--examinee",
+            "NAME",
+            "A network to be trained on the other images: ours, timm:NAME or your own package.module:function; or a synthetic "
+            "examinee: biased-1, biased-2, unbiased, overconfident, guessing, always-yes; or paper: Figures 2 to 4 of the publication for "
+            "its three. Default: that of the bank, most often efficientnet_lite0 with weights of ImageNet.",
+        ),
+    ] = None
     weights: Weights = None
-    trained: Trained = None
+    trained: Annotated[
+        str | None,
+        network_option(
+            "--trained",
+            "PART",
+            "head (on features that are computed once), all, a number of stages, or nothing: your own network answers as it is. "
+            "Default: the head of a pretrained network.",
+        ),
+    ] = None
     size: Size = None
     epochs: Epochs = None
-    device: Device = "auto"
-    readers: Readers = None
+    device: cli.Device = "auto"
+    readers: cli.Readers = None
 
     def network(self, seed: int, progress: Progress) -> NetworkOptions:
         """Return the options of the network."""
@@ -107,40 +87,43 @@ class Asked:
                 raise InputError(f"--{one.name} {why}", hint="Leave it out.")
 
 
-asks_about_images = with_options(Asked, "asked")
+asks_about_images = cli.with_options(Asked, "asked")
 """Gives a verb the options of `Asked`, which it gets as its argument `asked`."""
 
 
 def occlude(
-    folder: Annotated[Path, argument("RUN", "Folder of a finished run, or of an exported model.")],
+    folder: Annotated[Path, cli.argument("RUN", "Folder of a finished run, or of an exported model.")],
     bank: Annotated[
-        str, option("--bank", "NAME|FILE", "Images with outlined lesions: idrid, synthetic … or a TOML file.")
+        str, cli.option("--bank", "NAME|FILE", "Images with outlined lesions: idrid, synthetic … or a TOML file.")
     ] = "idrid",
-    source: Annotated[Path | None, option("--source", "PATH", "Folder or zip of the data set as downloaded.")] = None,
-    out: Out = Path("occlusion"),
+    source: Annotated[
+        Path | None, cli.option("--source", "PATH", "Folder or zip of the data set as downloaded.")
+    ] = None,
+    out: cli.Out = Path("occlusion"),
     images: Annotated[
-        int | None, option("--images", "N", "Use at most N images; of drawn retinas, draw N.", min=1)
+        int | None, cli.option("--images", "N", "Use at most N images; of drawn retinas, draw N.", min=1)
     ] = None,
     bootstrap: Annotated[
-        int, option("--bootstrap", "N", "Replicates for the intervals over patients.", min=100, max=MOST_REPLICATES)
+        int,
+        cli.option("--bootstrap", "N", "Replicates for the intervals over patients.", min=100, max=cli.MOST_REPLICATES),
     ] = 2000,
-    model: OwnModel = None,
-    device: Device = "auto",
-    seed: Seed = 0,
-    quiet: Silent = False,
+    model: cli.OwnModel = None,
+    device: cli.Device = "auto",
+    seed: cli.Seed = 0,
+    quiet: cli.Silent = False,
 ) -> None:
     """Fill annotated lesions with the texture around them: does the model refer because of them?"""
     from retinabench.concepts.occlusion.occlude import OcclusionOptions
     from retinabench.concepts.occlusion.occlude import occlude as occlude_lesions
 
     options = OcclusionOptions(
-        images, replicates=bootstrap, seed=seed, device=device, network=model, progress=progress_of(quiet)
+        images, replicates=bootstrap, seed=seed, device=device, network=model, progress=cli.progress_of(quiet)
     )
     found = occlude_lesions(folder, bank, source, out, options)
     for one in found.effects:
-        say(f"{one.concept}: {_change(one.probability['difference'])} in {one.images} images")
-    print_notes(found.notes)
-    say(out / "index.html")
+        cli.say(f"{one.concept}: {_change(one.probability['difference'])} in {one.images} images")
+    cli.print_notes(found.notes)
+    cli.say(out / "index.html")
 
 
 def _change(change: Interval) -> str:
@@ -150,50 +133,14 @@ def _change(change: Interval) -> str:
     return f"{change.value:+.3f}{ends} of P(referable) beyond the control"
 
 
-Answers = Annotated[
-    Path | None, option("--answers", "FILE", "P(yes): CSV or Parquet, image_id and a column per concept.")
-]
-
-Truth = Annotated[Path | None, option("--truth", "FILE", "0, 1 or empty (unknown): the same columns.")]
-
-BankName = Annotated[
-    str | None,
-    bank_option(
-        "--bank",
-        "NAME|FILE",
-        "Images with known concepts instead of --truth: idrid, isic2018, chexpert, synthetic … or a TOML file.",
-    ),
-]
-
 Concepts = Annotated[
-    str | None, option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all.")
+    str | None, cli.option("--concepts", "CONCEPTS", "Columns of the truth file, separated by commas; default: all.")
 ]
 
-StrategyName = Annotated[
-    str | None,
-    option(
-        "--strategy",
-        "NAME",
-        "round-robin, precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
-        "otherwise round-robin. With +admissible behind it, only questions whose answer the image's earlier ones leave open.",
-    ),
-]
-
-Questions = Annotated[int | None, option("--questions", "N", "Stop after N questions; default: all.")]
-
-Claims = Annotated[
-    list[str] | None,
-    option(
-        "--claim",
-        "CLAIM",
-        "Stop when decided, such as 'sensitivity of haemorrhage >= 0.85', about this bank, or the same with 'in new patients' at its "
-        "end; may be repeated. Decided only if stated before the first question.",
-    ),
-]
 
 Goals = Annotated[
     list[str] | None,
-    option(
+    cli.option(
         "--goal",
         "GOAL",
         "By which the page judges: sensitivity=0.85 (every concept), 'specificity of haemorrhage=0.8', or a TOML file with a table "
@@ -203,7 +150,7 @@ Goals = Annotated[
 
 Reference = Annotated[
     str | None,
-    option(
+    cli.option(
         "--reference",
         "TRUTH",
         "Where --truth has columns CONCEPT@READER: majority (default), dawid-skene (weighs readers by how they agree), random (one "
@@ -211,78 +158,92 @@ Reference = Annotated[
     ),
 ]
 
-MainDecision = Annotated[
-    Path | None,
-    option(
-        "--predictions",
-        "FILE",
-        "Predictions file of the same images: does the model refer those in which it sees the concepts?",
-    ),
-]
 
-ReferAt = Annotated[
-    str, option("--threshold", "RULE", "From which P(referable) on --predictions refers, as in `score`.")
-]
-
-Confidence = Annotated[float, option("--confidence", "X", "Of the decisions of all claims together.")]
-
-Cut = Annotated[
-    str | None,
-    option(
-        "--cut",
-        "CUT",
-        "From which answer on a concept is a yes: a number, a TOML file with one per concept, or RULE@FOLDER, which chooses it on other "
-        "answers, such as youden@FOLDER; default: above one half.",
-    ),
-]
-
-Intervals = Annotated[
-    Literal["sequence", "fixed"],
-    typer.Option(
-        "--intervals",
-        help="sequence: hold whenever one stops; fixed: narrower, every question is asked. Recorded beforehand.",
-    ),
-]
-
-Nonce = Annotated[
-    str | None,
-    option("--nonce", "TEXT", "From the auditor, after bank and claims are known: the seed follows from it."),
-]
-
-Verify = Annotated[
-    Path | None,
-    option("--verify", "TRANSCRIPT", "Replay a transcript against --truth (and --answers) instead of asking anything."),
-]
-
-QuestionRules = Annotated[
-    Literal["corrected", "published"],
-    typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
-]
+Confidence = Annotated[float, cli.option("--confidence", "X", "Of the decisions of all claims together.")]
 
 
 @asks_about_images
 def examine(
     asked: Asked,
-    answers: Answers = None,
-    truth: Truth = None,
-    bank: BankName = None,
-    out: Out = Path("examination"),
+    answers: Annotated[
+        Path | None, cli.option("--answers", "FILE", "P(yes): CSV or Parquet, image_id and a column per concept.")
+    ] = None,
+    truth: Annotated[Path | None, cli.option("--truth", "FILE", "0, 1 or empty (unknown): the same columns.")] = None,
+    bank: Annotated[
+        str | None,
+        bank_option(
+            "--bank",
+            "NAME|FILE",
+            "Images with known concepts instead of --truth: idrid, isic2018, chexpert, synthetic … or a TOML file.",
+        ),
+    ] = None,
+    out: cli.Out = Path("examination"),
     concepts: Concepts = None,
-    strategy: StrategyName = None,
-    questions: Questions = None,
-    claim: Claims = None,
+    strategy: Annotated[
+        str | None,
+        cli.option(
+            "--strategy",
+            "NAME",
+            "round-robin, precision, uncertainty, random, unpredictability, uncertainty+unpredictability or claims; default: claims with --claim, "
+            "otherwise round-robin. With +admissible behind it, only questions whose answer the image's earlier ones leave open.",
+        ),
+    ] = None,
+    questions: Annotated[int | None, cli.option("--questions", "N", "Stop after N questions; default: all.")] = None,
+    claim: Annotated[
+        list[str] | None,
+        cli.option(
+            "--claim",
+            "CLAIM",
+            "Stop when decided, such as 'sensitivity of haemorrhage >= 0.85', about this bank, or the same with 'in new patients' at its "
+            "end; may be repeated. Decided only if stated before the first question.",
+        ),
+    ] = None,
     confidence: Confidence = 0.95,
     goal: Goals = None,
     reference: Reference = None,
-    predictions: MainDecision = None,
-    threshold: ReferAt = "0.5",
-    rules: QuestionRules = "corrected",
-    cut: Cut = None,
-    intervals: Intervals = "sequence",
-    nonce: Nonce = None,
-    verify: Verify = None,
-    seed: Seed = 0,
-    quiet: Silent = False,
+    predictions: Annotated[
+        Path | None,
+        cli.option(
+            "--predictions",
+            "FILE",
+            "Predictions file of the same images: does the model refer those in which it sees the concepts?",
+        ),
+    ] = None,
+    threshold: Annotated[
+        str, cli.option("--threshold", "RULE", "From which P(referable) on --predictions refers, as in `score`.")
+    ] = "0.5",
+    rules: Annotated[
+        Literal["corrected", "published"],
+        typer.Option("--rules", help="corrected: skip saturated cells; published: ask them until empty."),
+    ] = "corrected",
+    cut: Annotated[
+        str | None,
+        cli.option(
+            "--cut",
+            "CUT",
+            "From which answer on a concept is a yes: a number, a TOML file with one per concept, or RULE@FOLDER, which chooses it on other "
+            "answers, such as youden@FOLDER; default: above one half.",
+        ),
+    ] = None,
+    intervals: Annotated[
+        Literal["sequence", "fixed"],
+        typer.Option(
+            "--intervals",
+            help="sequence: hold whenever one stops; fixed: narrower, every question is asked. Recorded beforehand.",
+        ),
+    ] = "sequence",
+    nonce: Annotated[
+        str | None,
+        cli.option("--nonce", "TEXT", "From the auditor, after bank and claims are known: the seed follows from it."),
+    ] = None,
+    verify: Annotated[
+        Path | None,
+        cli.option(
+            "--verify", "TRANSCRIPT", "Replay a transcript against --truth (and --answers) instead of asking anything."
+        ),
+    ] = None,
+    seed: cli.Seed = 0,
+    quiet: cli.Silent = False,
 ) -> None:
     """Question a classifier concept by concept: which lesions does it grasp, from as few questions as possible?"""
     from retinabench.concepts.examine import ExamineOptions, summary_lines, verify_files
@@ -307,15 +268,15 @@ def examine(
         if truth is None:
             raise InputError("--verify needs --truth", hint="The truth.csv beside the transcript, or your own copy.")
         lines = summary_lines(verify_files(truth, verify, options, answers))
-        say(
+        cli.say(
             f"Verified: every line of {verify} follows from the first one{'' if answers is None else ' and the answers'}."
         )
         for line in lines:
-            say(line)
+            cli.say(line)
         return
-    found = _examined(answers, truth, bank, out, options, asked, progress_of(quiet))
+    found = _examined(answers, truth, bank, out, options, asked, cli.progress_of(quiet))
     if found is None:
-        say(out / "index.html")
+        cli.say(out / "index.html")
     else:
         _say_found(found, out)
 
@@ -324,9 +285,9 @@ def _say_found(found: ExaminationReport, out: Path) -> None:
     from retinabench.concepts.examine import summary_lines
 
     for line in summary_lines(found):
-        say(line)
-    print_notes(found.examination.notes)
-    say(out / "index.html")
+        cli.say(line)
+    cli.print_notes(found.examination.notes)
+    cli.say(out / "index.html")
 
 
 def _examined(
@@ -389,17 +350,17 @@ def _examined(
 @asks_about_images
 def lesions(
     asked: Asked,
-    dataset: Annotated[str, argument("DATASET", "A bank, as in examine --bank: synthetic, idrid …")],
-    out: Out = Path("lesions"),
+    dataset: Annotated[str, cli.argument("DATASET", "A bank, as in examine --bank: synthetic, idrid …")],
+    out: cli.Out = Path("lesions"),
     goal: Goals = None,
-    seed: Seed = 0,
-    quiet: Silent = False,
+    seed: cli.Seed = 0,
+    quiet: cli.Silent = False,
 ) -> None:
     """Train a network to name the concepts of a bank, then examine it on the images that it has not seen."""
     from retinabench.concepts.answer_bank import examine_images
     from retinabench.concepts.examine import ExamineOptions
 
     options = ExamineOptions(seed=seed, goals=goal or ())
-    network = asked.network(seed, progress_of(quiet))
+    network = asked.network(seed, cli.progress_of(quiet))
     found = examine_images(dataset, asked.source, out, network, options)
     _say_found(found, out)

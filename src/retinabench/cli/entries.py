@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from retinabench.cli.application import Json, Model, Overrides, Silent, argument, option, print_result, say
+from retinabench.cli import main as cli
 from retinabench.core.errors import WorkError
 from retinabench.core.files import remove
 from retinabench.core.registry import Registry
-from retinabench.core.results import JsonObject
 
 if TYPE_CHECKING:
     from retinabench.metrics.registry import ScoreSpec
@@ -23,7 +22,7 @@ Kind = Literal["methods", "presets", "studies", "spaces", "tasks", "datasets", "
 
 def list_entries(
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help=f"One of: {', '.join(get_args(Kind))}.")],
-    json: Json = None,
+    json: cli.Json = None,
 ) -> None:
     """List the methods, presets, studies, search spaces, tasks, data sets, models, scores or fidelity targets."""
     from rich.table import Table
@@ -34,7 +33,7 @@ def list_entries(
     table.add_column(overflow="fold")
     for name, text in found.items():
         table.add_row(name, text)
-    print_result(table, json, lambda: found)
+    cli.print_result(table, json, lambda: found)
 
 
 def _described(kind: Kind) -> Mapping[str, str]:
@@ -65,7 +64,8 @@ def _configurations(kind: Kind) -> Mapping[str, str]:
     from retinabench.experiments.study.definition import read_study, study_presets
 
     if kind == "presets":
-        return {name: _preset(content) for name, content in presets().items()}
+        methods = {name: content.get("method", {}).get("name", "map") for name, content in presets().items()}
+        return {name: f"{methods[name]} on {content['model']['name']}" for name, content in presets().items()}
     if kind == "studies":
         return {name: read_study(name).title for name in study_presets()}
     return {name: ", ".join(space.read_space(name)) for name in space.spaces()}
@@ -76,19 +76,14 @@ def _score(score: ScoreSpec) -> str:
     return f"{text}. It misleads when {score.misleads}." if score.misleads else text
 
 
-def _preset(content: JsonObject) -> str:
-    method = content.get("method", {}).get("name", "map")
-    return f"{method} on {content['model']['name']}"
-
-
 def check(
     method: Annotated[
-        str, argument("METHOD", "A method's name, its Python file (my_method.py) or its module (my_package.mine).")
+        str, cli.argument("METHOD", "A method's name, its Python file (my_method.py) or its module (my_package.mine).")
     ],
-    overrides: Overrides = None,
-    model: Model = None,
-    size: Annotated[int, option("--size", "N", "Side of the drawn images in pixels.", min=16)] = 16,
-    quiet: Silent = False,
+    overrides: cli.Overrides = None,
+    model: cli.Model = None,
+    size: Annotated[int, cli.option("--size", "N", "Side of the drawn images in pixels.", min=16)] = 16,
+    quiet: cli.Silent = False,
 ) -> None:
     """Check in seconds that one method keeps its contract, with your own network too: seeds, saved state, continued trainings."""
     from retinabench.experiments.conformance import check_method, find_method
@@ -99,9 +94,9 @@ def check(
         for one in check_method(name, Path(folder), words, network=model, size=size):
             count, failed = count + 1, failed + bool(one.problem)
             if one.problem:
-                say(f"failed  {one.check}: {one.problem}", flush=True)
+                cli.say(f"failed  {one.check}: {one.problem}", flush=True)
             elif not quiet:
-                say(f"ok      {one.check} ({one.seconds:.1f} s)", flush=True)
+                cli.say(f"ok      {one.check} ({one.seconds:.1f} s)", flush=True)
         remove(Path(folder))
     if failed:
         raise WorkError(f"{failed} of {count} checks failed")

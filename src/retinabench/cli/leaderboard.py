@@ -6,35 +6,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from retinabench.cli.application import (
-    Bootstrap,
-    Json,
-    Seed,
-    Silent,
-    argument,
-    option,
-    print_notes,
-    print_result,
-    progress_of,
-    say,
-)
+from retinabench.cli import main as cli
 from retinabench.core.errors import InputError
 
 if TYPE_CHECKING:
     from retinabench.reports.toolkit.figures import ImageSource
 
-BenchmarkName = Annotated[
-    str | None, option("--benchmark", "NAME", "A frozen benchmark; default: all, or the one whose images a file holds.")
-]
-
 
 def submit(
     verb: Annotated[
-        Literal["check", "pack"], argument("check|pack", "check it, or check and write it for a pull request.")
+        Literal["check", "pack"], cli.argument("check|pack", "check it, or check and write it for a pull request.")
     ],
-    folder: Annotated[Path, argument("FOLDER", "The submission: card.toml and BENCHMARK/seed-N.parquet.")],
+    folder: Annotated[Path, cli.argument("FOLDER", "The submission: card.toml and BENCHMARK/seed-N.parquet.")],
     out: Annotated[
-        Path, option("--out", "FOLDER", "pack: the folder of all submissions, into which it is written.")
+        Path, cli.option("--out", "FOLDER", "pack: the folder of all submissions, into which it is written.")
     ] = Path("submissions"),
 ) -> None:
     """Check a submission to the leaderboard, completely; pack it for a pull request, with the same bytes every time."""
@@ -43,21 +28,28 @@ def submit(
     folders = find_submissions(folder) if verb == "check" and folder.is_dir() else []
     for one in folders or [folder]:
         entry = read_submission(one)
-        print_notes(f"{one}: {note}" for note in entry.notes)
+        cli.print_notes(f"{one}: {note}" for note in entry.notes)
         seeds = ", ".join(f"{name}: {len(files)} seeds" for name, files in sorted(entry.predictions.items()))
-        say(f"{entry.card.title}: complete. {seeds}. Its page: methods/{entry.key}.html")
+        cli.say(f"{entry.card.title}: complete. {seeds}. Its page: methods/{entry.key}.html")
     if verb == "pack":
-        say(pack(folder, out))
+        cli.say(pack(folder, out))
 
 
 def leaderboard(
-    paths: Annotated[list[Path] | None, argument("PATH", "Submissions, folders of such, or predictions files.")] = None,
-    benchmark: BenchmarkName = None,
-    score: Annotated[str, option("--score", "SCORE", "What ranks, such as auroc or nll.")] = "referral_accuracy_area",
-    bootstrap: Bootstrap = 1000,
-    seed: Seed = 0,
-    json: Json = None,
-    quiet: Silent = False,
+    paths: Annotated[
+        list[Path] | None, cli.argument("PATH", "Submissions, folders of such, or predictions files.")
+    ] = None,
+    benchmark: Annotated[
+        str | None,
+        cli.option("--benchmark", "NAME", "A frozen benchmark; default: all, or the one whose images a file holds."),
+    ] = None,
+    score: Annotated[
+        str, cli.option("--score", "SCORE", "What ranks, such as auroc or nll.")
+    ] = "referral_accuracy_area",
+    bootstrap: cli.Bootstrap = 1000,
+    seed: cli.Seed = 0,
+    json: cli.Json = None,
+    quiet: cli.Silent = False,
 ) -> None:
     """Rank predictions or submissions among the baselines that come with the package; ties are shown as ties."""
     from rich.console import Group
@@ -71,7 +63,7 @@ def leaderboard(
     scores = list(dict.fromkeys((known_score(score), *TERMINAL)))
     boards = make_boards(
         entries, [benchmark] if benchmark else names, scores=scores, bootstrap=bootstrap, seed=seed,
-        progress=progress_of(quiet),
+        progress=cli.progress_of(quiet),
     )  # fmt: skip
     if not boards:
         raise InputError("there is nothing to rank", hint="Name predictions: no baselines come with this benchmark.")
@@ -81,33 +73,35 @@ def leaderboard(
         for name, found in board.sets.items()
         if score in found.scores
     ]
-    print_result(Group(*tables), json, lambda: {"schema": SCHEMA, "benchmarks": [board.to_dict() for board in boards]})
-    print_notes(note for entry in entries for note in entry.notes)
+    cli.print_result(
+        Group(*tables), json, lambda: {"schema": SCHEMA, "benchmarks": [board.to_dict() for board in boards]}
+    )
+    cli.print_notes(note for entry in entries for note in entry.notes)
 
 
 def site(
-    out: Annotated[Path, option("--out", "FOLDER", "Folder of the site.")] = Path("leaderboard-site"),
+    out: Annotated[Path, cli.option("--out", "FOLDER", "Folder of the site.")] = Path("leaderboard-site"),
     submissions: Annotated[
-        list[Path] | None, option("--submissions", "FOLDER", "Submissions; may be repeated.")
+        list[Path] | None, cli.option("--submissions", "FOLDER", "Submissions; may be repeated.")
     ] = None,
     data: Annotated[
         list[str] | None,
-        option("--data", "BENCHMARK=FOLDER", "Prepared images for the galleries; drawn ones are drawn."),
+        cli.option("--data", "BENCHMARK=FOLDER", "Prepared images for the galleries; drawn ones are drawn."),
     ] = None,
-    bootstrap: Bootstrap = 1000,
-    seed: Seed = 0,
-    quiet: Silent = False,
+    bootstrap: cli.Bootstrap = 1000,
+    seed: cli.Seed = 0,
+    quiet: cli.Silent = False,
 ) -> None:
     """Write the leaderboard as a static site that opens from disk: baselines, submissions, printed values."""
     from retinabench.reports.leaderboard.board import make_boards
     from retinabench.reports.leaderboard.site import write_site
     from retinabench.reports.leaderboard.submission import read_submission
 
-    progress = progress_of(quiet)
+    progress = cli.progress_of(quiet)
     entries = [read_submission(one) for folder in submissions or [] for one in _submissions_in(folder)]
     images = _image_sources(data or [])
     boards = make_boards(entries, bootstrap=bootstrap, seed=seed, progress=progress)
-    say(write_site(boards, out, images=images, progress=progress))
+    cli.say(write_site(boards, out, images=images, progress=progress))
 
 
 def _submissions_in(folder: Path) -> list[Path]:

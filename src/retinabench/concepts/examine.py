@@ -28,9 +28,8 @@ from retinabench.concepts.report.findings import (
     together,
 )
 from retinabench.concepts.report.page import write_report
-from retinabench.core.errors import InputError, nearest
+from retinabench.core.errors import QUIET, InputError, Progress, nearest
 from retinabench.core.files import write_json
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.settings import read_toml
 from retinabench.metrics.decisions import DecisionThreshold
 from retinabench.predictions.io import read_predictions

@@ -28,12 +28,11 @@ from retinabench.concepts.banks.bank import prepare_samples, sample_rows
 from retinabench.concepts.banks.definition import BankDefinition
 from retinabench.concepts.banks.tables import PATIENT
 from retinabench.concepts.examinees import SYNTHETIC
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, csv_text
 from retinabench.core.files import remove, write_bytes, write_json
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import first_problem
-from retinabench.core.untrusted import csv_text
 from retinabench.core.version import __version__
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ConceptImages, Rows

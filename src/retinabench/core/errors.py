@@ -1,14 +1,40 @@
-"""The errors that a command reports in one line.
+"""What a command says and refuses: its errors in one line, its progress, names and text of strangers, and the limits of what is read.
 
 `InputError` is one that the user can correct (a file, a row, an option): exit code 2. `WorkError` is a failure with
 correct input (the disk is full, a loss became NaN): exit code 1.
+
+| limits of | |
+|---|---|
+| a predictions file, or one table of a bank | 20,000,000 rows, 400,000,000 values, 3.2 GB of numbers, 4.3 GB of one column of text, 1,000 characters of an id, 2 GiB of CSV, 20,000 columns |
+| further columns | the first 100, 200 characters a cell, 1 GiB together |
+| a Parquet file | a footer of 32 MiB; no text in the encoding DELTA_BYTE_ARRAY |
+| an NPZ file | stored or deflated members, as large as their headers say |
+| a PyTorch archive | not compressed; dense tensors no larger than their storage; together at most four times the file |
+| a safetensors file | a header of 16 MiB |
+| an image | 100 megapixels, known before decoding; a file of 256 MiB |
+| an archive | members of 256 MiB; three levels; compressed archives inside it 512 MiB together |
+| a prepared folder | images of 4,096 pixels a side, of the shape that its manifest states |
+| a study | 100,000 trials, 1,000 seeds, 10,000 ensembles of a method, 1,000,000 replicates and drawn images |
+| a run; a report; a board; `track` | 100,000 samples; 2,000 files; 10,000 submissions; 10,000 runs |
+| a download | 4 GiB |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import csv
+import io
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any
+
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+"""Flag of `os.open` for files that are written in place: a link in an untrusted folder is not followed."""
 
 
 class InputError(ValueError):
@@ -29,6 +55,11 @@ class InputError(ValueError):
         place += [f"column '{column}'"] if column is not None else []
         line = f"{', '.join(place)}: {problem}" if place else problem
         super().__init__(printable(f"{line.rstrip('.')}. {hint}" if hint else line))
+
+    def again(self, **changed: Any) -> InputError:
+        """Return the error with another file, column or hint."""
+        place = {name: getattr(self, name) for name in ("file", "row", "column", "hint")}
+        return InputError(self.problem, **(place | changed))
 
 
 class WorkError(RuntimeError):
@@ -69,3 +100,180 @@ def one_edit(word: str, target: str) -> bool:
         or ours == theirs[1:]
         or (ours[:2] == theirs[1::-1] and ours[2:] == theirs[2:])
     )
+
+
+def inside(folder: Path, name: object) -> Path:
+    """Return the file of that name in `folder`, links in it included as long as they stay in the folder."""
+    if not isinstance(name, str) or name in ("", ".", "..") or any(mark in name for mark in "/\\\0"):
+        raise InputError(f"names the file {str(name)[:80]!r}, which is not a name in it", file=folder)
+    return kept_inside(folder, folder / name)
+
+
+def kept_inside(folder: Path, path: Path) -> Path:
+    """Return `path`, or raise `InputError` where it is a link that leads out of `folder`."""
+    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+        hint = "Put the file itself there, if you trust the folder."
+        raise InputError("is a link that leads out of its folder", file=path, hint=hint)
+    return path
+
+
+def open_in_place(path: Path, flags: int) -> int:
+    """Open a file of a working folder for writing in place, and return its descriptor."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise InputError("is a link or no regular file, and is not written to", file=path, hint="Remove it.")
+    return os.open(path, flags | os.O_CREAT | NO_LINKS, 0o666)
+
+
+def shown(path: str | PurePath) -> str:
+    """Return a path as reports and JSON show it: without the folders that would tell of this machine and its user."""
+    path = Path(path)
+    if path.is_absolute():
+        below = path.is_relative_to(Path.cwd())
+        path = path.relative_to(Path.cwd()) if below else Path(*path.parts[1:][-2:])
+    if ".." in path.parts:
+        path = Path(*[part for part in path.parts if part != ".."][-2:])
+    return str(path)
+
+
+def told_apart(paths: Sequence[str | Path]) -> list[str]:
+    """Return the shortest ends of paths, each of at least one name, that differ wherever the paths do."""
+    parts = [Path(path).parts for path in paths]
+    names: list[str] = [""] * len(parts)
+    left = set(range(len(parts)))
+    for length in range(1, max(map(len, parts), default=0) + 1):
+        ends = Counter(own[-length:] for own in {parts[k] for k in left})
+        for k in list(left):
+            if ends[parts[k][-length:]] == 1 or length >= len(parts[k]):
+                names[k] = str(Path(*parts[k][-length:]))
+                left.remove(k)
+    return names
+
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\ufff9-\ufffb]"
+)
+
+# A semicolon begins a cell, too, for a spreadsheet of a country with decimal commas. The last four are the wide forms.
+FORMULA = "(^|;)('*[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20])"
+QUOTED = FORMULA.replace("('", "'('")
+"""What `plain_cell` may quote and what it has quoted, also as regular expressions of Arrow; the groups of the latter are what stays."""
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Return an untrusted JSON object, all of which can be written again."""
+    try:
+        content = json.loads(text, parse_int=_whole)
+        json.dumps(content, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(content, dict):
+        raise ValueError("it is no JSON object")
+    return content
+
+
+def _whole(digits: str) -> int:
+    value = int(digits)
+    if abs(value) >= 2**1023:
+        raise ValueError("it holds a number that is too large")
+    return value
+
+
+def visible(text: str) -> str:
+    r"""Return text with its control characters spelled out, such as `\x1b`; line ends and tabs stay.
+
+    A terminal would execute them, and characters that reverse the order of letters would show another name.
+    """
+    return _HIDDEN.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def plain_cell(text: str) -> str:
+    """Return a cell of a CSV that a spreadsheet does not read as a formula: an apostrophe goes before ``=``, ``+``, ``-`` and ``@``.
+
+    Numbers stay as they are. `unquoted` is the inverse for every text.
+
+    Example:
+        >>> plain_cell("=1+1"), plain_cell("a;=1+1"), plain_cell("-0.5"), plain_cell("plain")
+        ("'=1+1", "a;'=1+1", '-0.5', 'plain')
+    """
+    return text if _NUMBER.fullmatch(text) else re.sub(FORMULA, r"\1'\2", text)
+
+
+def unquoted(text: str) -> str:
+    """Return the text that `plain_cell` wrote."""
+    return re.sub(QUOTED, r"\1\2", text)
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as CSV, the header among them; text passes through `visible` and `plain_cell`, and what is no text stays as it is."""
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerows([plain_cell(visible(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    return sink.getvalue()
+
+
+Advance = Callable[[int], None]
+
+
+class Progress:
+    """Where long work reports its progress; this one shows nothing."""
+
+    @contextmanager
+    def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
+        """Open a bar; the context yields ``advance(steps)``."""
+        yield lambda steps: None
+
+    def say(self, line: str) -> None:
+        """Print one line."""
+
+
+class Bars(Progress):
+    """Bars on standard error, by rich: description, share, speed, time left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+
+    @contextmanager
+    def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
+        """Open a bar that stays on the screen when done, and is removed where the work fails; yield its advance."""
+        from rich import progress
+
+        class Clock(progress.ProgressColumn):
+            """`41/s, 0:12 left`, and when done `in 0:40`."""
+
+            def render(self, task: progress.Task) -> str:
+                if task.finished:
+                    return f"in {_minutes(task.finished_time or 0)}"
+                if task.time_remaining is None or not task.speed:
+                    return ""
+                return f"{task.speed:.3g}/s, {_minutes(task.time_remaining)} left"
+
+        bar = progress.Progress(
+            progress.TextColumn("{task.description:<32}", markup=False),
+            progress.BarColumn(bar_width=12),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn(unit),
+            Clock(),
+            console=self._console,
+        )
+        with bar:
+            task = bar.add_task(visible(what), total=total)
+            try:
+                yield lambda steps: bar.advance(task, steps)
+            except Exception:
+                bar.live.transient = True
+                raise
+
+    def say(self, line: str) -> None:
+        """Print one line to standard error."""
+        self._console.print(visible(line), markup=False)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+Quiet = Progress  # the name for classes that override some of it
+QUIET = Progress()

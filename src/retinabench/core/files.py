@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from retinabench.core.errors import InputError, WorkError, printable
+from retinabench.core.errors import InputError, WorkError, kept_inside, printable
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted import kept_inside
 
 try:
     import fcntl
@@ -62,20 +61,13 @@ def sha256(path: Path) -> str:
 
 
 def check(path: str | Path, hint: str | None = None, *, named: bool = False) -> Path:
-    """Return `path` if its content is what was written, or if no checksum is known; the door to files of working folders.
-
-    A file that is a link out of its folder is refused: what a stranger's folder links to would be read, and copied into what we write.
-    A file that the user names (`named`) may be any link.
-    """
+    """Return `path` if its content is what was written, or if no checksum is known. A link out of its folder is refused, unless the user names the file (`named`)."""
     path = Path(path)
     if not named:
         kept_inside(path.parent, path)
     if state(path) == "damaged":
-        raise InputError(
-            f"is damaged: its content is not what was written ({CHECKSUMS} lists another checksum)",
-            file=path,
-            hint=hint or HINT.format(path.parent),
-        )
+        problem = f"is damaged: its content is not what was written ({CHECKSUMS} lists another checksum)"
+        raise InputError(problem, file=path, hint=hint or HINT.format(path.parent))
     return path
 
 
@@ -97,10 +89,7 @@ def state(path: Path) -> State:
 
 
 def read_checksums(folder: Path) -> Sums:
-    """Return name -> accepted checksums of a folder; empty where it has no list.
-
-    Two are accepted while a file is being written, replaced or deleted, or where that was interrupted.
-    """
+    """Return name -> accepted checksums of a folder, empty without a list; two while a file is written or deleted, or where that was interrupted."""
     path = folder / CHECKSUMS
     sums: Sums = {}
     try:
@@ -383,10 +372,7 @@ def remove(path: Path) -> None:
 
 
 def claim(path: str | Path, content: Any) -> None:
-    """Write `content` as JSON to `path`, checked, unless the file exists; of several processes at once, one succeeds.
-
-    A hard link is created atomically or refused; on a file system without hard links the last writer succeeds.
-    """
+    """Write `content` as JSON to `path`, checked, unless the file exists; of several processes at once one succeeds, by a hard link where there are any."""
     path = Path(path)
     if path.exists():
         return
@@ -411,10 +397,7 @@ def claim(path: str | Path, content: Any) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete temporary files of killed writes in `folder`: those whose lock no writer holds.
-
-    On a file system without locks those older than an hour are deleted, longer than any write takes.
-    """
+    """Delete temporary files of killed writes in `folder`: those whose lock no writer holds, or older than an hour on a file system without locks."""
     for leftover in (*folder.glob(".*.part"), *folder.glob(".*.claim")):
         with contextlib.suppress(OSError), open(leftover, "r+b") as handle:
             if _abandoned(handle):

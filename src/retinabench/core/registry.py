@@ -125,10 +125,7 @@ def _installed(_: tuple[str, ...]) -> Any:
 
 
 def import_location(location: str) -> Any:
-    """Import ``package.module``, ``package.module:attribute`` or the Python file ``path/to/module.py``.
-
-    A file is imported under its own name without the suffix, as if its folder were on the path.
-    """
+    """Import ``package.module``, ``package.module:attribute`` or the file ``path/to/module.py``, as if its folder were on the path."""
     try:
         return _import_file(Path(location)) if location.endswith(".py") else _import(location)
     except (Exception, SystemExit) as error:  # foreign code raises what it likes

@@ -15,7 +15,7 @@ from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from retinabench.core.untrusted import shown
+from retinabench.core.errors import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +85,7 @@ def json_content(value: object) -> Any:
     """Return a value as JSON holds it.
 
     Dataclasses, pydantic models and named tuples become objects, arrays and sequences lists, dates text, paths what
-    `untrusted.shown` shows of them; NaN and infinity become None.
+    `errors.shown` shows of them; NaN and infinity become None.
 
     Example:
         >>> json_content({"score": float("nan"), "counts": (1, 2)})

@@ -84,10 +84,7 @@ def first_problem(
 def read_checked(
     path: Path, validate: Callable[[Any], Content], hint: str | None = None, *, named: bool = False
 ) -> Content | None:
-    """Read a JSON file by its checksum and return what `validate` makes of it; None where there is no file.
-
-    Raises `InputError` where the file is damaged or `validate` refuses its content.
-    """
+    """Read a JSON file by its checksum and return what `validate` makes of it, None without a file; raises `InputError` where it is damaged or refused."""
     try:
         if check(path, hint, named=named).stat().st_size > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES:,} bytes")

@@ -47,11 +47,7 @@ def in_processes(work: Callable[[Item], Result], items: Sequence[Item], workers:
 
 
 def refuse_import() -> None:
-    """Refuse work in a child that imports the script of its parent, which it does before its own work.
-
-    A script without a main guard would begin all its work once more in each child. Where its folder is locked, the child would
-    wait for the parent, and the parent for the child.
-    """
+    """Refuse work in a child that imports the script of its parent: without a main guard it would begin all its work, and wait for the parent's lock."""
     # The attribute by which `multiprocessing` itself recognises such a child.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise WorkError(
@@ -103,11 +99,7 @@ def sleeping_threads() -> dict[str, str]:
 
 
 def keep_memory() -> None:
-    """Let this process, and those that it starts, keep the memory that they free, unless the user has set up the allocator.
-
-    By default glibc returns every large buffer to the system, which clears the pages that the next layer asks for: features
-    of a pretrained network at 320 px take twice as long, for the same bits. Other allocators are left as they are.
-    """
+    """Let this process and its children keep the memory that they free, unless the user has set up the allocator: clearing pages again costs up to half the time."""
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return
     with suppress(AttributeError, OSError, TypeError):

@@ -23,20 +23,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from retinabench.core import files
 from retinabench.core.errors import InputError, WorkError
-from retinabench.core.files import (
-    CHECKSUMS,
-    Checked,
-    check,
-    claim,
-    described,
-    explain,
-    first_broken,
-    settle,
-    sweep,
-    write_bytes,
-    write_json,
-)
+from retinabench.core.files import check
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.core.subprocesses import refuse_import
@@ -74,16 +63,16 @@ class Workspace:
     def finish(self) -> None:
         """Mark the work as complete; call it after everything else has been written."""
         self.confirm()
-        settle(self.folder)
-        write_bytes(self.folder / DONE, b"")
+        files.settle(self.folder)
+        files.write_bytes(self.folder / DONE, b"")
 
     def confirm(self, error: type[Exception] = WorkError, *, content: bool = True) -> None:
         """Raise an error where a file of the folder's list is missing or, if `content`, damaged."""
-        broken = first_broken(self.folder, content=content)
+        broken = files.first_broken(self.folder, content=content)
         if broken is None and self.done and not self.manifest_path.is_file():
-            broken = Checked(self.manifest_path, "missing")
+            broken = files.Checked(self.manifest_path, "missing")
         if broken is not None:
-            raise error(described(broken))
+            raise error(files.described(broken))
 
     def manifest(self) -> JsonObject | None:
         """Return the manifest, or None for a new folder."""
@@ -107,30 +96,27 @@ class Workspace:
         hint: str = "Choose another --out.",
     ) -> JsonObject:
         """Write the manifest of a new folder, or compare it with the one that is there."""
-        sweep(self.folder)
+        files.sweep(self.folder)
         if empty:
             self.check_empty(hint=hint)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise explain(error, self.folder) from None
+            raise files.explain(error, self.folder) from None
         mine = json.loads(json.dumps(manifest, allow_nan=False))
-        claim(self.manifest_path, mine)
+        files.claim(self.manifest_path, mine)
         begun = self.manifest()
         assert begun is not None
         if difference := first_difference(decisive(begun), decisive(mine)):
             key, then, now = difference
-            raise InputError(
-                f"holds a {self.kind} with another {key}: {_short(then)} there, {_short(now)} here",
-                file=self.folder,
-                hint=hint,
-            )
+            problem = f"holds a {self.kind} with another {key}: {_short(then)} there, {_short(now)} here"
+            raise InputError(problem, file=self.folder, hint=hint)
         return begun
 
     def check_empty(self, allowed: Collection[str] = (), hint: str = "Choose another --out.") -> None:
         """Refuse a folder that has no manifest and holds files of something else; nothing is written."""
         # Files of a write that another process does now, or that was killed.
-        temporary = (f"{HOLDER.lstrip('.')}.", f"{self.file}.", CHECKSUMS)
+        temporary = (f"{HOLDER.lstrip('.')}.", f"{self.file}.", files.CHECKSUMS)
         found = [path.name for path in self.folder.glob("*")]  # first: another process may begin the folder meanwhile
         strangers = [
             name
@@ -142,7 +128,7 @@ class Workspace:
 
     def update(self, manifest: Mapping[str, object]) -> None:
         """Replace the manifest, such as one to which data sets have been added; hold the lock when calling it."""
-        write_json(self.manifest_path, manifest, checked=True)
+        files.write_json(self.manifest_path, manifest, checked=True)
 
     @contextlib.contextmanager
     def lock(self, *, wait: bool = False, say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
@@ -153,18 +139,18 @@ class Workspace:
             self.folder.mkdir(parents=True, exist_ok=True)
             held = self._acquire(lock, wait, say)
         except OSError as error:
-            raise explain(error, self.folder) from error
+            raise files.explain(error, self.folder) from error
         if not held:
             yield
             return
         try:
-            write_json(
+            files.write_json(
                 self.folder / HOLDER, {"process": os.getpid(), "host": socket.gethostname(), "since": time.time()}
             )
-            settle(self.folder, interrupted=True)
+            files.settle(self.folder, interrupted=True)
             yield
             self.confirm()
-            settle(self.folder)
+            files.settle(self.folder)
         finally:
             with contextlib.suppress(OSError):  # on a disk that has failed, the lock ends all the same
                 (self.folder / HOLDER).unlink(missing_ok=True)
@@ -220,10 +206,7 @@ class Workspace:
 def first_difference(
     then: Mapping[str, object], now: Mapping[str, object], prefix: str = ""
 ) -> tuple[str, Any, Any] | None:
-    """Return the dotted key of the first difference of two nested mappings with both values, None if they agree.
-
-    The order of keys does not count.
-    """
+    """Return the dotted key of the first difference of two nested mappings, in any order, with both values; None if they agree."""
     for key in dict.fromkeys([*then, *now]):
         ours, theirs = now.get(key), then.get(key)
         if isinstance(ours, Mapping) and isinstance(theirs, Mapping):

@@ -29,9 +29,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
-from retinabench.core.errors import InputError, WorkError
+from retinabench.core.errors import QUIET, InputError, Progress, WorkError
 from retinabench.core.files import explain
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.version import __version__
 
 Segment = tuple[Path | BinaryIO, int, int]  # a file or a seekable stream, its first byte, number of bytes

@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError, nearest, one_edit
+from retinabench.core.errors import InputError, csv_text, nearest, one_edit
 from retinabench.core.files import write_bytes
-from retinabench.core.untrusted import csv_text
 from retinabench.data.archives import Files
 from retinabench.data.dataset import SPLITS, Records
 from retinabench.predictions.check import indistinct

@@ -27,9 +27,8 @@ from torch.nn.functional import affine_grid, grid_sample
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from retinabench.core.errors import OutOfMemoryError
+from retinabench.core.errors import OutOfMemoryError, Progress
 from retinabench.core.files import write_json
-from retinabench.core.progress import Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked

@@ -23,12 +23,10 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet
 
-from retinabench.core.errors import InputError, printable
+from retinabench.core.errors import QUIET, InputError, Progress, csv_text, printable
 from retinabench.core.files import remove, state, sweep, write_bytes
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import in_processes
-from retinabench.core.untrusted import csv_text
 from retinabench.core.workspace import Workspace
 from retinabench.data.archives import fetch
 from retinabench.data.dataset import Records, to_parquet

@@ -31,10 +31,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError, printable
+from retinabench.core.errors import InputError, inside, kept_inside, printable
 from retinabench.core.files import atomic_write, check, write_bytes, write_json
 from retinabench.core.results import Document, JsonObject
-from retinabench.core.untrusted import inside, kept_inside
 from retinabench.core.version import __version__
 from retinabench.data.dataset import MODERATE, Records, join, referable
 from retinabench.predictions.io import DAMAGED_ARRAYS, read_table

@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retinabench.core.errors import InputError, WorkError
-from retinabench.core.progress import Advance, Quiet
+from retinabench.core.errors import Advance, InputError, Quiet, WorkError
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.registry import import_location
 from retinabench.data.easy_images import EASY_PARTS, write_easy_data

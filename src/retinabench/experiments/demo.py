@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, Progress
 from retinabench.core.subprocesses import cores, in_processes
 from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe

@@ -21,9 +21,8 @@ from typing import Generic, Literal, Protocol, TypeVar
 import torch
 from torch import nn
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import remove, sweep
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import cores
 from retinabench.core.workspace import Workspace

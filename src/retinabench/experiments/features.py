@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import atomic_write, check
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.workspace import Workspace, first_difference
 from retinabench.data.dataset import Rows
 from retinabench.data.loader import ArraySource, BatchLimits, with_less

@@ -16,9 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import check, explain, sealed, unsealed
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.experiments.engines.scheduler import State
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET, InputError
 from retinabench.data.dataset import make_records
 from retinabench.data.loader import ArraySource, Batches, ImageSource, Source
 from retinabench.data.prepared import Prepared, open_data, open_prepared, with_shifted

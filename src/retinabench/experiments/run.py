@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from retinabench.core.errors import DivergedError, InputError
+from retinabench.core.errors import QUIET, DivergedError, InputError, Progress
 from retinabench.core.files import check
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__

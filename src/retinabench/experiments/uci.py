@@ -27,13 +27,11 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from torch import nn
 
-from retinabench.core.errors import DivergedError, InputError
+from retinabench.core.errors import QUIET, DivergedError, InputError, Progress, csv_text
 from retinabench.core.files import write_bytes
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import in_processes
-from retinabench.core.untrusted import csv_text
 from retinabench.core.workspace import Workspace
 from retinabench.data.datasets.uci import SETS, Floats, Regression, available, known_set, read
 from retinabench.data.loader import array_batches

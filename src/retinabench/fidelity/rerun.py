@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from retinabench.core.errors import InputError, WorkError
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, InputError, Progress, WorkError
 from retinabench.core.registry import import_location
 from retinabench.core.results import Document
 from retinabench.experiments.config import load_run

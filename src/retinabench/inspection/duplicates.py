@@ -14,9 +14,8 @@ from PIL import Image
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import check
-from retinabench.core.progress import QUIET, Progress
 from retinabench.data.prepared import Prepared
 from retinabench.inspection.alignment import (
     FREQUENCIES,

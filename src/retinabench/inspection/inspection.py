@@ -21,7 +21,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, Progress
 from retinabench.data.dataset import SPLITS, Records, referable
 from retinabench.data.prepared import Prepared
 from retinabench.inspection.duplicates import (

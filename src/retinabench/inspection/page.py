@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from retinabench.core import files as atomic_files
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import check, check_writable
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__

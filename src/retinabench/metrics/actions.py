@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, csv_text
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
-from retinabench.core.untrusted import csv_text
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.decisions import ABOVE_HALF, UNCERTAINTIES, FrozenThreshold, referral_uncertainty

@@ -23,10 +23,9 @@ from scipy.special import expit, logit
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import cluster_codes, stacked
 from retinabench.metrics.intervals import FEWEST_ERRORS, FEWEST_WRONG, patients_of, scaled_interval
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion
-from retinabench.metrics.weighted_images import EPS, Cases, Weighted
+from retinabench.metrics.weighted_images import EPS, Cases, Weighted, cluster_codes, stacked
 
 Of = Literal["top_label", "positive_class"]
 BINS, BRIER_BINS, CURVE_BINS = 15, 10, 10
@@ -506,10 +505,7 @@ class SetCalibration(Document):
 
 
 def set_calibration(w: Weighted, seed: int, level: float) -> SetCalibration:
-    """Return the calibration line, the parts of the Brier score, and calibration errors with those of a calibrated model.
-
-    seed: of the calibrated model's outcomes. level: of the intervals; the bands of the calibrated model have .95.
-    """
+    """Return the calibration line, the parts of the Brier score, and calibration errors with those of a calibrated model, whose outcomes `seed` draws."""
     bands = null_bands_of(w, replicates=NULL_DRAWS, seed=seed)
 
     def error(of: Of) -> Interval:

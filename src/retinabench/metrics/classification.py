@@ -241,10 +241,7 @@ def sensitivity_on_chords(curve: Roc, rates: ArrayLike) -> Floats:
 
 
 def sensitivity_within(w: Weighted, rates: Floats) -> Floats:
-    """Return the highest sensitivity (..., G) that a threshold reaches within each false-positive rate (G,).
-
-    On the steps of the ROC curve, without interpolation; NaN where one class is missing.
-    """
+    """Return the highest sensitivity (..., G) that a threshold reaches within each false-positive rate (G,), without interpolation; NaN without both classes."""
     hit, false = w.ranked
     both = np.asarray((w.positives > 0) & (w.negatives > 0))[..., None]
     reached = false / np.where(both, false[..., -1:], 1.0)
@@ -325,9 +322,8 @@ def grade_weight(grade: ArrayLike, proportion: ArrayLike = EYEPACS_TEST) -> Floa
     """
     g, share = np.asarray(grade, np.intp), np.asarray(proportion, np.float64)
     if g.min() < 0 or g.max() >= len(share):
-        raise InputError(
-            f"grades {g.min()} to {g.max()} where proportions are for 0 to {len(share) - 1}", column="grade"
-        )
+        problem = f"grades {g.min()} to {g.max()} where proportions are for 0 to {len(share) - 1}"
+        raise InputError(problem, column="grade")
     count = np.bincount(g, minlength=len(share))
     weight = np.divide(share, count, out=np.zeros(len(share)), where=count > 0)[g]
     return np.asarray(weight * (len(g) / weight.sum()))

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, shown
 from retinabench.core.results import Document, IntervalRow, Row, Tabular, draw_intervals
 from retinabench.core.seeds import numpy_generator
-from retinabench.core.untrusted import shown
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import check_level, percentile_interval
 from retinabench.metrics.decisions import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
-from retinabench.metrics.image_sets import SET_LABELS, SETS
+from retinabench.metrics.image_sets import PLOTTED, SET_LABELS, SETS, check_known
 from retinabench.metrics.intervals import holm, min_p
 from retinabench.metrics.paired import (
     LEVEL,
@@ -40,10 +38,9 @@ from retinabench.metrics.paired import (
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score_results import PLOTTED, check_known
 from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold
-from retinabench.predictions.several import Subsets, align, seeds_of
-from retinabench.predictions.table import Predictions
+from retinabench.metrics.weighted_images import check_level, percentile_interval
+from retinabench.predictions.table import Predictions, Subsets, align, seeds_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

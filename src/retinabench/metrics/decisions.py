@@ -40,9 +40,8 @@ from scipy.special import xlog1py, xlogy
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, number_text
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.proportions import binary, finite_or_none
-from retinabench.metrics.weighted_images import EPS, RankedImages, is_positive
+from retinabench.metrics.weighted_images import EPS, RankedImages, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 
 DIGITS = 12
@@ -111,12 +110,8 @@ def referral_uncertainty(
         name = ("total" if threshold == 0.5 else "margin") if predictions.uncertainty is None else "own"
     if name == "own":
         if predictions.uncertainty is None:
-            raise InputError(
-                "is missing",
-                file=predictions.source,
-                column="uncertainty",
-                hint=f"Add the column, or choose one of: {', '.join(UNCERTAINTIES)}.",
-            )
+            hint = f"Add the column, or choose one of: {', '.join(UNCERTAINTIES)}."
+            raise InputError("is missing", file=predictions.source, column="uncertainty", hint=hint)
         return np.asarray(predictions.uncertainty, np.float64), name
     if name in predictions.uncertainties:
         return np.asarray(predictions.uncertainties[name], np.float64), name
@@ -134,6 +129,14 @@ def referral_uncertainty(
         values = getattr(parts, name)
         scale = parts.total if name == "epistemic" else values
     return values if exact else significant(values, scale), name
+
+
+def compared_uncertainties(predictions: Predictions, asked: str = "auto") -> list[str]:
+    """Return the uncertainties to compare, those in `asked`, or for `auto` all columns `uncertainty_NAME`; none where there is one and no folds."""
+    names = asked.split(",")
+    if asked == "auto" and predictions.uncertainties:
+        names = [*(["own"] if predictions.uncertainty is not None else []), *predictions.uncertainties]
+    return names if len(names) > 1 or predictions.fold is not None else []
 
 
 def significant(values: Floats, scale: Floats | None = None) -> Floats:
@@ -157,10 +160,7 @@ _HINT = (
 
 
 def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """(thresholds, sensitivity, specificity), each (D + 1,): infinity, then the D distinct values from the top.
-
-    Sensitivity rises, specificity falls along the arrays; NaN throughout for an absent class.
-    """
+    """(thresholds, sensitivity, specificity), each (D + 1,): infinity, then the D distinct values from the top; NaN throughout for an absent class."""
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     if p.shape != y.shape or not np.isfinite(p).all():
         raise InputError(f"needed are {len(y)} finite numbers, one per label", column="prob")
@@ -270,20 +270,14 @@ class DecisionThreshold:
         return cls("sensitivity" if rule == "sensitivity" else "specificity", aim, split)
 
     def freeze(self, predictions: Predictions) -> FrozenThreshold:
-        """Return the threshold for a file.
-
-        The distinct probabilities are the candidates. Nothing is interpolated; of equally good ones the highest is taken.
-        """
+        """Return the threshold for a file, one of its distinct probabilities; of equally good ones the highest."""
         if self.rule == "value":
             return FrozenThreshold(self.goal)
         split, images = self._images(predictions)
         value, sensitivity, specificity = operating_points(images.label, images.prob)
         if not (np.isfinite(sensitivity).all() and np.isfinite(specificity).all()):
-            raise InputError(
-                f"a threshold by {self.text} needs images of both classes in the {split} split",
-                file=predictions.source,
-                hint="Give a number, such as 0.3.",
-            )
+            problem = f"a threshold by {self.text} needs images of both classes in the {split} split"
+            raise InputError(problem, file=predictions.source, hint="Give a number, such as 0.3.")
         if self.rule == "youden":
             best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))  # of finite thresholds
         elif self.rule == "sensitivity":
@@ -307,11 +301,9 @@ class DecisionThreshold:
                 found = predictions.select(domain=domain, split=split)
                 if found is not None:
                     return split, found
-        raise InputError(
-            f"holds no image of the {splits[-1]} split, which is to choose the threshold ({self.text})",
-            file=predictions.source,
-            hint="Add validation images, give a number, or choose on the scored images with @test.",
-        )
+        problem = f"holds no image of the {splits[-1]} split, which is to choose the threshold ({self.text})"
+        hint = "Add validation images, give a number, or choose on the scored images with @test."
+        raise InputError(problem, file=predictions.source, hint=hint)
 
 
 def _shared_patients(predictions: Predictions, split: Split) -> int:
@@ -367,11 +359,7 @@ class ReferralRule:
 def referral_rule(
     predictions: Predictions, uncertainty: str, cut: float, *, threshold: float | None, rate: float | None
 ) -> ReferralRule:
-    """Return the rule for a file.
-
-    A rate is turned into the lowest threshold above which at most this share of the in-domain validation images lies, or of the
-    in-domain test images where there is no validation split. Images of equal uncertainty are referred together or not at all.
-    """
+    """Return the rule for a file: a rate becomes the lowest threshold above which at most this share of in-domain validation (else test) images lies."""
     if threshold is not None and rate is not None:
         raise InputError("a threshold and a rate of referral exclude each other", hint="Give one of them.")
     if rate is None:

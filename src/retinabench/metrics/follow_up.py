@@ -197,9 +197,8 @@ def follow_up(
         if (part := one.select(domain="in_domain", split="validation", unlabelled=True)) is not None:
             references.append(Watched.of(part, uncertainty, None, decision=decision))
     if not tests:
-        raise InputError(
-            "no file holds images of the test split", column="split", hint="Leave the column out for new images."
-        )
+        hint = "Leave the column out for new images."
+        raise InputError("no file holds images of the test split", column="split", hint=hint)
     return Watched.together(tests), Watched.together(references) if references else None
 
 
@@ -221,22 +220,15 @@ def days(predictions: Predictions, column: str) -> Days:
     if np.isnat(found).any():
         row = int(np.flatnonzero(np.isnat(found)[codes])[0])
         shown = str(predictions.subgroups[column][row])[:40]
-        raise InputError(
-            f"is '{shown}', not a date" if shown else "is empty",
-            file=predictions.source,
-            row=predictions.file_row(row),
-            column=column,
-            hint="Write dates as 2026-03-31 or 31.03.2026.",
-        )
+        problem = f"is '{shown}', not a date" if shown else "is empty"
+        hint = "Write dates as 2026-03-31 or 31.03.2026."
+        raise InputError(problem, file=predictions.source, row=predictions.file_row(row), column=column, hint=hint)
     return np.asarray(found[codes])
 
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """The visits of patients, in the order in which they are watched.
-
-    Shapes: `of_image` (N,) the visit of each image, `day` (T,), `number` (T,) which visit of its patient it is, from 1.
-    """
+    """The visits of patients as they are watched: `of_image` (N,) the visit of each image, `day` (T,), `number` (T,) which of its patient it is, from 1."""
 
     of_image: NDArray[np.intp]
     day: Days

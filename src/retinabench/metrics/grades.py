@@ -26,24 +26,12 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document
+from retinabench.metrics import intervals, weighted_images
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import check_level, cluster_bootstrap, cluster_codes
-from retinabench.metrics.intervals import (
-    WHOLE,
-    Counts,
-    Ends,
-    Loss,
-    Moments,
-    Proportion,
-    loss_interval,
-    patients_of,
-    replicate_error,
-)
 from retinabench.metrics.proportions import Interval, clustered_proportion
-from retinabench.metrics.pseudo_patient import of_losses
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import EPS, Cases, Index, Weighted, ratio
+from retinabench.metrics.weighted_images import Cases, Index, Weighted
 from retinabench.predictions.columns import GRADES
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
@@ -73,7 +61,7 @@ class Graded(NamedTuple):
         if part is None or part.grade is None or part.grade_prob is None:
             return None
         rows = np.flatnonzero(part.grade >= 0)
-        codes, _ = cluster_codes(part.patients[rows])
+        codes, _ = weighted_images.cluster_codes(part.patients[rows])
         return cls(rows, part.grade[rows].astype(np.intp), part.grade_prob[rows], codes)
 
     @property
@@ -143,7 +131,7 @@ def grade_sets(predictions: Predictions, weighting: Weighting = "alike", coverag
     """
     if weighting not in get_args(Weighting):
         raise InputError(f"unknown weighting '{weighting}'", hint=nearest(weighting, get_args(Weighting)))
-    check_level(coverage)
+    weighted_images.check_level(coverage)
     validation = Graded.of(predictions.select(domain="in_domain", split="validation"))
     if validation is None:
         hint = "Mark some images by split = validation, with grade and grade_prob."
@@ -230,10 +218,7 @@ _UNDEFINED = {
 
 
 class GradedCases(Cases):
-    """Images with grades and their probabilities, sorted as `Cases` are.
-
-    Attributes: `grade` (N,), `called_grade` (N,), and `losses`: the error in grades, RPS and NLL (N, 5) if each grade were the true one.
-    """
+    """Sorted images with `grade` (N,), `called_grade` (N,), and `losses`: the error in grades, RPS and NLL (N, 5) if each grade were the true one."""
 
     def __init__(self, part: Predictions, images: Graded, uncertainty: Floats, threshold: float) -> None:
         rows = images.rows
@@ -244,7 +229,7 @@ class GradedCases(Cases):
         self.losses = {
             "grade_error": np.abs(self.called_grade[:, None] - EVERY).astype(np.float64),
             "rps": np.stack([((below - (grade <= EVERY[:4])) ** 2).mean(axis=1) for grade in EVERY], axis=1),
-            "grade_nll": -np.log(np.maximum(prob, EPS)),
+            "grade_nll": -np.log(np.maximum(prob, weighted_images.EPS)),
         }
         self.grade_error = self.loss("grade_error")
 
@@ -262,7 +247,7 @@ def _mean_loss_of(w: Weighted, name: str) -> Floats:
 
 
 def quadratic_kappa_of(w: Weighted) -> Floats:
-    return 1 - ratio(w.sum((_cases(w).grade - _cases(w).called_grade) ** 2), _expected(w, 2))
+    return 1 - weighted_images.ratio(w.sum((_cases(w).grade - _cases(w).called_grade) ** 2), _expected(w, 2))
 
 
 def _expected(w: Weighted, power: int) -> Floats:
@@ -281,37 +266,39 @@ def _severe_counts(w: Weighted) -> tuple[Bools, Floats]:
     return _cases(w).called_grade == 0, w.weight * (_cases(w).grade >= SEVERE)
 
 
-def _share_of(w: Weighted, counts: Counts) -> Floats:
+def _share_of(w: Weighted, counts: intervals.Counts) -> Floats:
     hit, weight = counts(w)
-    return ratio((weight * hit.astype(np.float64)).sum(axis=-1), weight.sum(axis=-1))
+    return weighted_images.ratio((weight * hit.astype(np.float64)).sum(axis=-1), weight.sum(axis=-1))
 
 
-def _pseudo_kappa(w: Weighted) -> Moments:
+def _pseudo_kappa(w: Weighted) -> intervals.Moments:
     """A patient is added who is called the grades of another one."""
-    patients, mean = patients_of(w), float(_expected(w, 2) / w.total)
+    patients, mean = intervals.patients_of(w), float(_expected(w, 2) / w.total)
     square = float(_expected(w, 4) / w.total) / mean**2
-    return WHOLE / patients, WHOLE * square / patients**2
+    return intervals.WHOLE / patients, intervals.WHOLE * square / patients**2
 
 
-def _pseudo_loss(w: Weighted, name: str, *, area: bool = False) -> Moments:
+def _pseudo_loss(w: Weighted, name: str, *, area: bool = False) -> intervals.Moments:
     """A patient is added who has the grades that are predicted worst."""
-    return of_losses(w, _cases(w).losses[name].max(axis=1), area=area)
+    return intervals.pseudo_of_losses(w, _cases(w).losses[name].max(axis=1), area=area)
 
 
 def _loss(name: str, label: str, unit: str = "", largest: float = np.inf) -> ScoreSpec:
-    interval = Loss(partial(_pseudo_loss, name=name), 0.0, largest)
+    interval = intervals.Loss(partial(_pseudo_loss, name=name), 0.0, largest)
     return _score(name, label, "lower", unit, 1, partial(_mean_loss_of, name=name), interval=interval)
 
 
-def _share(name: str, label: str, direction: Literal["higher", "lower"], counts: Counts) -> ScoreSpec:
-    return _score(name, label, direction, "", 1, partial(_share_of, counts=counts), interval=Proportion(counts))
+def _share(name: str, label: str, direction: Literal["higher", "lower"], counts: intervals.Counts) -> ScoreSpec:
+    return _score(
+        name, label, direction, "", 1, partial(_share_of, counts=counts), interval=intervals.Proportion(counts)
+    )
 
 
-_AREA = Loss(partial(_pseudo_loss, name="grade_error", area=True), 0.0, 4.0)
+_AREA = intervals.Loss(partial(_pseudo_loss, name="grade_error", area=True), 0.0, 4.0)
 _BUILTIN = (
     _score(
         "quadratic_kappa", "Quadratic weighted kappa", "higher", "", 1, quadratic_kappa_of,
-        interval=Loss(_pseudo_kappa, 1.0, 2.0),
+        interval=intervals.Loss(_pseudo_kappa, 1.0, 2.0),
     ),
     _share("grade_accuracy", "Grade accuracy", "higher", _right_counts),
     _loss("grade_error", "Error in grades", largest=4.0),
@@ -331,7 +318,10 @@ def _band(w: Weighted, value: Floats, draws: Floats, level: float) -> Floats:
     mean, square = _pseudo_loss(w, "grade_error", area=False)
     kept = 1 - GRID
     rows = zip(value, draws.T, kept, strict=True)
-    ends = [loss_interval(v, replicate_error(d) ** 2, (mean, square / k), 4.0, level) for v, d, k in rows]
+    ends = [
+        intervals.loss_interval(v, intervals.replicate_error(d) ** 2, (mean, square / k), 4.0, level)
+        for v, d, k in rows
+    ]
     return np.array(ends).T
 
 
@@ -364,10 +354,7 @@ def grade_scores(
     level: float = 0.95,
     workers: int | None = None,
 ) -> GradeScores | None:
-    """Return the scores of the images of a set whose grade is known; None where there are none.
-
-    `validation` chooses the sets of grades, which are left out without it; `groups` are subgroups (N,) by name; `uncertainty` is (N,).
-    """
+    """Return the scores of the images of a set whose grade is known, or None; `validation` chooses the sets of grades, `groups` are subgroups (N,) by name."""
     images, chosen = Graded.of(part), Graded.of(validation)
     if images is None:
         return None
@@ -381,17 +368,19 @@ def grade_scores(
     point = statistic(np.ones((1, len(cases))))[0]
     draws, band = np.full((0, len(point)), np.nan), np.full((2, len(GRID)), np.nan)
     if bootstrap:
-        draws = cluster_bootstrap(statistic, images.patient, replicates=bootstrap, seed=seed, workers=workers)
+        draws = weighted_images.cluster_bootstrap(
+            statistic, images.patient, replicates=bootstrap, seed=seed, workers=workers
+        )
         band = _band(cases.weighted(), point[len(_BUILTIN) :], draws[:, len(_BUILTIN) :], level)
     whole, scores = cases.weighted(), {}
     diseased = len(np.unique(images.patient[images.grade >= 2]))
     for spec, value, column in zip(_BUILTIN, point.tolist(), draws.T, strict=False):
         if not np.isfinite(value):
-            ends = Ends(why=_UNDEFINED[spec.name])
+            ends = intervals.Ends(why=_UNDEFINED[spec.name])
         elif spec.name == "quadratic_kappa" and diseased < FEWEST:
-            ends = Ends(why=_FEW if bootstrap else None)
+            ends = intervals.Ends(why=_FEW if bootstrap else None)
         else:
-            ends = spec.interval.ends([whole], value, column, level) if bootstrap else Ends()
+            ends = spec.interval.ends([whole], value, column, level) if bootstrap else intervals.Ends()
         scores[spec.name] = ScoreValue(value, ends.low, ends.high, spec.version, ends.why)
     pairs = [(cases.grade == true, [cases.called_grade == called for called in EVERY]) for true in EVERY]
     return GradeScores(

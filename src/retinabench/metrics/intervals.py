@@ -20,9 +20,8 @@ from scipy import special
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import MAX_UNDEFINED, cluster_codes, percentile_interval
 from retinabench.metrics.proportions import binary, clopper_pearson, clustered_proportion
-from retinabench.metrics.weighted_images import Weighted
+from retinabench.metrics.weighted_images import EPS, MAX_UNDEFINED, Weighted, cluster_codes, percentile_interval
 
 Bounds = tuple[float, float]
 Moments = tuple[float, float]  # mean and mean square of what a pseudo-patient adds to a loss
@@ -114,10 +113,7 @@ class AurocError:
     negatives: int = 0
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the interval: of an AUROC that of the loss 1 - AUROC (`loss_interval`), of a difference Student's t, cut to [-1, 1].
-
-        NaN where the error is undefined, or that of a difference 0.
-        """
+        """Return the interval of 1 - AUROC (`loss_interval`), or of a difference Student's t, cut to [-1, 1]; NaN where the error is undefined."""
         if not self.difference:
             return auroc_interval(self.auroc, self.standard_error, self.positives, self.negatives, level)
         bounds = -np.inf, np.inf
@@ -297,10 +293,7 @@ class Ends(NamedTuple):
 
 
 class IntervalMethod(Protocol):
-    """How the interval of a score is computed.
-
-    `resampled` says whether it needs bootstrap replicates.
-    """
+    """How the interval of a score is computed; `resampled` says whether it needs bootstrap replicates."""
 
     @property
     def resampled(self) -> bool:
@@ -477,16 +470,12 @@ def patients_of(w: Weighted, of: Of = "patients") -> int:
         rarer = min(_patients(wrong, w), _patients(w.weight - wrong, w))
         return rarer if rarer >= FEWEST_ERRORS else 0
     if of == "retained":
-        return min(patients_of(w, "classes") // 2, _surely_mistaken(w) + MORE_DEGREES + 1)
+        blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
+        sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
+        wrong = w.weight * w.cases.error
+        wrong[sure:] = 0
+        return min(patients_of(w, "classes") // 2, _patients(wrong, w) + MORE_DEGREES + 1)
     return _patients(w.weight, w)
-
-
-def _surely_mistaken(w: Weighted) -> int:
-    blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
-    sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
-    wrong = w.weight * w.cases.error
-    wrong[sure:] = 0
-    return _patients(wrong, w)
 
 
 def _patients(mass: Floats, w: Weighted) -> int:
@@ -498,6 +487,75 @@ def _checked(low: float, high: float, draws: Floats) -> Ends:
     if high > low:
         return Ends(low, high)
     return Ends(why=UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE)
+
+
+# What a pseudo-patient whose predictions are wrong adds to each loss: its mean and its mean square. Its images have a random rank of the uncertainty. With G patients
+# and a loss that adds x to the mean of an image, they are the mean of x / G, and of x^2 / G^2, times the patients that it counts as: `HALF`, or `pseudo_of_areas`.
+
+
+def pseudo_of_areas(patients: int) -> float:
+    """One pseudo-patient up to 300 patients, sqrt(G / 300) up to 1,200, then two: what is rarer than one patient in 300 is often unseen in 1,000, too.
+
+    Chosen by simulation, see `docs/intervals.md`.
+    """
+    return float(min(max(patients / 300, 1.0) ** 0.5, 2.0))
+
+
+def _moments(w: Weighted, weight: float, mean: float, square: float) -> Moments:
+    patients = patients_of(w)
+    return weight * mean / patients, weight * square / patients**2
+
+
+def _area_weight(w: Weighted) -> Floats:
+    """(N,) weight of each image in an area over referral: -ln u, with u the share of the images that is retained where it is the next to go."""
+    middle = (w.mass[1:] + w.mass[:-1]) / 2  # of each block of equal uncertainty
+    sizes = np.diff(w.cases.edges)
+    return np.repeat(-np.log(np.maximum(middle, EPS * w.total) / w.total), sizes)
+
+
+def pseudo_of_probability(w: Weighted, loss: Literal["log", "squared"], *, area: bool = False) -> Moments:
+    """NLL or Brier score, or the area of it over referral: the labels of a random patient are turned."""
+    error = np.where(w.cases.label, w.cases.prob, 1 - w.cases.prob)  # if the label is turned
+    x = error**2 if loss == "squared" else -np.log(np.clip(1 - error, EPS, 1 - EPS))
+    return pseudo_of_losses(w, x, area=area)
+
+
+def pseudo_of_losses(w: Weighted, x: Floats, *, area: bool = False) -> Moments:
+    """Return what a mean of losses gains, or the area of it over referral, where a random image has the loss x (N,)."""
+    x = x * _area_weight(w) if area else x
+    return _moments(w, pseudo_of_areas(patients_of(w)) if area else HALF, float(w.mean(x)), float(w.mean(x**2)))
+
+
+def pseudo_of_brier_skill(w: Weighted) -> Moments:
+    """1 - Brier skill: the Brier score over that of always giving the prevalence."""
+    mean, square = pseudo_of_probability(w, "squared")
+    share = float(w.positives / w.total)
+    scale = share * (1 - share)
+    return mean / scale, square / scale**2
+
+
+def pseudo_of_aurc(w: Weighted) -> Moments:
+    """AURC: -ln u of a uniform rank u has mean 1 and mean square 2."""
+    return _moments(w, pseudo_of_areas(patients_of(w)), 1, 2)
+
+
+def pseudo_of_e_aurc(w: Weighted) -> Moments:
+    """E-AURC: -ln u + ln a, because the error that the oracle leaves grows by -ln a at accuracy a."""
+    log = float(np.log(max(1 - float(w.mean(w.cases.error)), EPS)))
+    return _moments(w, pseudo_of_areas(patients_of(w)), 1 + log, 2 + 2 * log + log**2)
+
+
+def pseudo_of_augrc(w: Weighted) -> Moments:
+    """AUGRC: 1 - u of a uniform rank u."""
+    return _moments(w, HALF, 1 / 2, 1 / 3)
+
+
+def pseudo_of_ranked(w: Weighted, classes: Literal["both", "positive"] = "both", *, half: bool = False) -> Moments:
+    """1 - AUROC (both classes), or 1 - AUPRC (positives), of all images or of the half that is retained: an image is ranked at random."""
+    kept = w.retained(int(np.ceil(float(w.count) / 2))) if half else w.weight
+    masses = [kept * w.cases.label, kept * ~w.cases.label][: 2 if classes == "both" else 1]
+    counts = [len(np.unique(w.cases.patient[mass > 0])) for mass in masses]
+    return ranked_at_random([count for count in counts if count], HALF)
 
 
 def holm(p_values: ArrayLike) -> Floats:

@@ -40,9 +40,8 @@ from scipy.special import stdtrit
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import Steps
 from retinabench.metrics.decisions import FrozenThreshold, referral_uncertainty
-from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, image_sets, replicates_of
+from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, check_known, image_sets, replicates_of
 from retinabench.metrics.intervals import (
     ALL_ALIKE,
     ONE_PATIENT,
@@ -59,11 +58,9 @@ from retinabench.metrics.intervals import (
     t_test,
 )
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.score_results import check_known
-from retinabench.metrics.weighted_images import Weighted
+from retinabench.metrics.weighted_images import Steps, Weighted
 from retinabench.predictions.check import without_patients
-from retinabench.predictions.several import Subsets, notes_of_files
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.table import Predictions, Subsets, notes_of_files
 
 LEVEL = 0.95
 SAME_ORDER = "no interval: both models rank the images in the same order"

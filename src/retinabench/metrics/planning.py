@@ -41,12 +41,11 @@ from scipy.special import expit, logit, owens_t
 from retinabench.core.errors import InputError
 from retinabench.core.results import BLUE, Document, JsonObject, Row, Tabular, axes_or_new
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import check_level, cluster_codes
 from retinabench.metrics.clinical.screening_table import two_by_two
 from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.intervals import auroc_error, auroc_interval
 from retinabench.metrics.proportions import binary, clopper_pearson
-from retinabench.metrics.weighted_images import EPS, is_positive
+from retinabench.metrics.weighted_images import EPS, check_level, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
@@ -73,9 +72,8 @@ class Clusters:
 
     def __post_init__(self) -> None:
         if not 1 <= self.images_per_patient < np.inf:
-            raise InputError(
-                f"a patient has {self.images_per_patient:g} images", hint="The mean is 1 or more, such as 2."
-            )
+            hint = "The mean is 1 or more, such as 2."
+            raise InputError(f"a patient has {self.images_per_patient:g} images", hint=hint)
         for name in ("correlation", "disease_correlation"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"the {name.replace('_', ' ')} is {getattr(self, name):g}", hint="It lies in [0, 1].")
@@ -163,9 +161,8 @@ def images_for_power(expected: float, above: float, power: float = 0.8, level: f
     check_share("expected proportion", expected)
     check_share("power", power)
     if not 0 <= above < expected:
-        raise InputError(
-            f"an expected {expected:g} cannot be shown to be above {above:g}", hint="Expect a value above the goal."
-        )
+        hint = "Expect a value above the goal."
+        raise InputError(f"an expected {expected:g} cannot be shown to be above {above:g}", hint=hint)
     needed = stats.norm.ppf((1 + level) / 2) * np.sqrt(above * (1 - above))
     needed += stats.norm.ppf(power) * np.sqrt(expected * (1 - expected))
     approximate = (needed / (expected - above)) ** 2
@@ -195,10 +192,7 @@ def images_for_auroc(
     level: float = 0.95,
     variance: float | None = None,
 ) -> float:
-    """Return the number of images, of both classes together, whose AUROC has an interval of the stated half-width (`auroc_interval`).
-
-    variance: of the AUROC, times the number of patients, where a pilot tells it.
-    """
+    """Return the images, of both classes, whose AUROC has an interval of the stated half-width; `variance` is a pilot's, times its number of patients."""
     m, q, placements = clusters.images_per_patient, prevalence, replace(clusters, correlation=EYES)
     if variance is None:
         of_positives, of_negatives = placement_variances(auroc)
@@ -357,9 +351,8 @@ def stated_assumptions(
     elif "prevalence" in rates:
         assumed = Assumptions(**rates)  # type: ignore[arg-type]
     else:
-        raise InputError(
-            "the prevalence is not known", hint="Give --prevalence, such as 0.1, or the predictions of a pilot."
-        )
+        hint = "Give --prevalence, such as 0.1, or the predictions of a pilot."
+        raise InputError("the prevalence is not known", hint=hint)
     if images_per_patient is None:
         return assumed
     return replace(assumed, clusters=replace(assumed.clusters, images_per_patient=images_per_patient, mates=None))

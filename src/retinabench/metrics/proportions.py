@@ -24,7 +24,7 @@ from scipy import special
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import cluster_codes
+from retinabench.metrics.weighted_images import cluster_codes
 
 PRIOR_PATIENTS = (
     2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient

@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import Roc
+from retinabench.metrics.image_sets import REFERRED, SetScores
 from retinabench.metrics.referral_curves import Curve
 from retinabench.metrics.registry import ScoreValue
-from retinabench.metrics.score_results import REFERRED, SetScores
 from retinabench.predictions.table import Predictions
 
 Index = NDArray[np.intp]
@@ -220,9 +220,8 @@ def sensitivity_at_nearest(curve: Roc, rates: ArrayLike) -> Floats:
 def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, SetScores]:
     """Score every set that exists by the released code. Shapes: `uncertainty` (N,)."""
     if not 0 <= seed < 2**32:
-        raise InputError(
-            f"the seed is {seed}", hint="The published rules draw by NumPy's old generator: 0 to 4294967295."
-        )
+        hint = "The published rules draw by NumPy's old generator: 0 to 4294967295."
+        raise InputError(f"the seed is {seed}", hint=hint)
     shifted = test.domain == "shifted"
     near, far = np.flatnonzero(~shifted), np.flatnonzero(shifted)
     sets = {
@@ -282,10 +281,7 @@ def _results(
 
 
 def balanced_rows(shifted: ArrayLike, seed: int | np.random.RandomState) -> Index:
-    """Rows of the balanced joint set: all in-domain, then whole copies of the shifted, then a random rest.
-
-    The rest is drawn without replacement by NumPy's old generator, after `np.random.seed(seed)`.
-    """
+    """Rows of the balanced joint set: all in-domain, whole copies of the shifted, and a rest drawn without replacement by NumPy's old generator."""
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
     far = np.flatnonzero(np.asarray(shifted))
     near = np.flatnonzero(~np.asarray(shifted, bool))

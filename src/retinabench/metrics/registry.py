@@ -18,19 +18,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from retinabench.core.registry import Registry
-from retinabench.metrics import calibration, classification, pseudo_patient, referral_curves
+from retinabench.metrics import calibration, classification, intervals, referral_curves
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.intervals import (
-    WHOLE,
-    Closed,
-    IntervalMethod,
-    Loss,
-    NoInterval,
-    Percentile,
-    Proportion,
-    Ranked,
-    Scaled,
-)
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.weighted_images import Weighted
 
@@ -38,13 +27,13 @@ Direction = Literal["higher", "lower", ""]
 Needs = Literal["", "classes", "retained", "positives", "negatives", "errors", "domains"]
 ON_REQUEST: tuple[str, ...] = ()
 REFERRED_PERCENT = (0, 10, 20, 30, 40, 50, 70)
-_SHARE = Scaled(0.0, 1.0)
-_AURC = Loss(pseudo_patient.of_aurc, 0.0, 1.0)
-_AUPRC = Loss(partial(pseudo_patient.of_ranked, classes="positive"), 1.0, 1.0, "classes")
-_BIASED = NoInterval(
+_SHARE = intervals.Scaled(0.0, 1.0)
+_AURC = intervals.Loss(intervals.pseudo_of_aurc, 0.0, 1.0)
+_AUPRC = intervals.Loss(partial(intervals.pseudo_of_ranked, classes="positive"), 1.0, 1.0, "classes")
+_BIASED = intervals.NoInterval(
     "no interval: chance makes it larger, in replicates still more; see its null band and the debiased calibration error"
 )
-_ERRORS = Ranked(classification.ranked_errors, pseudo=WHOLE)
+_ERRORS = intervals.Ranked(classification.ranked_errors, pseudo=intervals.WHOLE)
 _DEFINITIONS = tomllib.loads(Path(__file__).with_name("definitions.toml").read_text("utf-8"))
 
 
@@ -60,7 +49,7 @@ class ScoreSpec:
     function: Callable[[Weighted], Floats | float]  # NaN where undefined
     needs: Needs = ""  # both classes (among the retained half), errors and right predictions, or both domains
     sets: tuple[str, ...] | None = None  # that `score` computes it for; None for all, `ON_REQUEST` for none
-    interval: IntervalMethod = field(default_factory=Percentile)
+    interval: intervals.IntervalMethod = field(default_factory=intervals.Percentile)
     by_rows: bool = True  # one weighting at a time, which is slow; else (R, N) as well, and returns (R,)
     formula: str = ""  # in the notation of `docs/scores.md`
     misleads: str = ""  # the end of a sentence that begins with "It misleads when"
@@ -131,12 +120,12 @@ class ScoreValue(Interval):
     why: str | None = None
 
 
-def _share_of_retained(**counted: Any) -> Proportion:
-    return Proportion(partial(classification.retained_counts, **counted), resampled=True)
+def _share_of_retained(**counted: Any) -> intervals.Proportion:
+    return intervals.Proportion(partial(classification.retained_counts, **counted), resampled=True)
 
 
-def _ranked_retained(classes: Literal["both", "positive"]) -> Loss:
-    return Loss(partial(pseudo_patient.of_ranked, classes=classes, half=True), 1.0, 1.0, "retained")
+def _ranked_retained(classes: Literal["both", "positive"]) -> intervals.Loss:
+    return intervals.Loss(partial(intervals.pseudo_of_ranked, classes=classes, half=True), 1.0, 1.0, "retained")
 
 
 _score = partial(ScoreSpec, by_rows=False)
@@ -146,7 +135,7 @@ def _area(
     metric: str,
     label: str,
     direction: Direction,
-    interval: IntervalMethod,
+    interval: intervals.IntervalMethod,
     unit: str = "",
     version: int = 2,
     needs: Needs = "",
@@ -159,7 +148,7 @@ def _at(metric: str, percent: int) -> ScoreSpec:
     function = partial(referral_curves.value_at, metric=metric, referred=percent / 100)
     label = f"{'Accuracy' if metric == 'accuracy' else 'AUROC'}, {percent} % referred"
     needs: Needs = "" if metric == "accuracy" else "classes"
-    interval: IntervalMethod = _ranked_retained("both")
+    interval: intervals.IntervalMethod = _ranked_retained("both")
     if metric == "accuracy":
         interval = _share_of_retained(success="right", referred=percent / 100)
     return _score(f"{metric}_at_{percent}", label, "higher", "", 2, function, needs, ON_REQUEST, interval)
@@ -169,21 +158,21 @@ def referred_scores(referred: float = 0.5) -> dict[str, ScoreSpec]:
     """Return the scores of what remains when a share is referred, such as `gain_at_50`, by their names."""
     percent = f"{100 * referred:g}"
     at = f"{percent} % referred"
-    missed = Proportion(partial(classification.missed_counts, referred=referred), resampled=True)
-    closed = Proportion(
+    missed = intervals.Proportion(partial(classification.missed_counts, referred=referred), resampled=True)
+    closed = intervals.Proportion(
         partial(classification.retained_errors, referred=referred),
         True,
         partial(classification.closed_scale, referred=referred),
     )
 
-    def kept(success: str, of: str = "images") -> Proportion:
+    def kept(success: str, of: str = "images") -> intervals.Proportion:
         return _share_of_retained(success=success, of=of, referred=referred)
 
-    rows: list[tuple[str, str, Direction, IntervalMethod, Needs]] = [
+    rows: list[tuple[str, str, Direction, intervals.IntervalMethod, Needs]] = [
         ("accuracy", f"Accuracy, {at}", "higher", kept("right"), ""),
-        ("gain", "Gain over random referral", "higher", Scaled(-1.0, 1.0, pseudo=1.0), ""),
+        ("gain", "Gain over random referral", "higher", intervals.Scaled(-1.0, 1.0, pseudo=1.0), ""),
         ("closed", "Share of the possible gain", "higher", closed, "errors"),
-        ("perfect_accuracy", f"Accuracy of oracle referral, {at}", "higher", Percentile(), ""),
+        ("perfect_accuracy", f"Accuracy of oracle referral, {at}", "higher", intervals.Percentile(), ""),
         ("sensitivity", f"Sensitivity, {at}", "higher", kept("called", "positives"), "positives"),
         ("specificity", f"Specificity, {at}", "higher", kept("not called", "negatives"), "negatives"),
         ("prevalence", f"Referable share, {at}", "", kept("label"), ""),
@@ -204,7 +193,7 @@ def _at_fixed(of: Literal["sensitivity", "specificity"], percent: int) -> ScoreS
         if of == "sensitivity"
         else ("sensitivity", partial(classification.specificity_at_of, sensitivity=rate))
     )
-    interval = Proportion(partial(classification.counts_at, rate=rate, of=of), resampled=True)
+    interval = intervals.Proportion(partial(classification.counts_at, rate=rate, of=of), resampled=True)
     return _score(
         f"{of}_at_{fixed}_{percent}", f"{of.capitalize()} at {fixed} {rate:.2f}", "higher", "", 2, function, "classes",
         ON_REQUEST, interval,
@@ -212,14 +201,14 @@ def _at_fixed(of: Literal["sensitivity", "specificity"], percent: int) -> ScoreS
 
 
 _BUILTIN = (
-    _score("accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of, interval=Proportion(lambda w: (~w.cases.error, w.weight))),
-    _score("auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes", interval=Ranked(lambda w: (w.cases.prob, w.positive, w.negative))),
+    _score("accuracy", "Accuracy", "higher", "", 2, classification.accuracy_of, interval=intervals.Proportion(lambda w: (~w.cases.error, w.weight))),
+    _score("auroc", "AUROC", "higher", "", 2, classification.auroc_of, "classes", interval=intervals.Ranked(lambda w: (w.cases.prob, w.positive, w.negative))),
     _score("auprc", "AUPRC", "higher", "", 2, classification.auprc_of, "positives", interval=_AUPRC),
     _score("nll", "NLL", "lower", "nats", 2, classification.nll_of,
-        interval=Loss(partial(pseudo_patient.of_probability, loss="log"), of="classes"),
+        interval=intervals.Loss(partial(intervals.pseudo_of_probability, loss="log"), of="classes"),
     ),
     _score("brier", "Brier score", "lower", "", 2, classification.brier_of,
-        interval=Loss(partial(pseudo_patient.of_probability, loss="squared"), 0.0, 1.0, "classes"),
+        interval=intervals.Loss(partial(intervals.pseudo_of_probability, loss="squared"), 0.0, 1.0, "classes"),
     ),
     _score("ece_top_label", "ECE, top label", "lower", "", 2, calibration.ece_top_label_of, interval=_BIASED),
     _score("ece_positive_class", "ECE, positive class", "lower", "", 2, calibration.ece_positive_class_of, interval=_BIASED),
@@ -227,34 +216,34 @@ _BUILTIN = (
         ScoreSpec(
             f"calibration_error_{of}", f"Calibration error, debiased, {of.replace('_', ' ')}", "lower", "", 1,
             partial(calibration.calibration_error_of, of=of), "", ON_REQUEST,
-            Closed(partial(calibration.calibration_error_interval, of=of)),
+            intervals.Closed(partial(calibration.calibration_error_interval, of=of)),
         )
         for of in get_args(calibration.Of)
     ),
     _score(
         "sensitivity", "Sensitivity", "higher", "", 2, classification.sensitivity_of, "positives",
-        interval=Proportion(lambda w: (w.cases.called, w.positive)),
+        interval=intervals.Proportion(lambda w: (w.cases.called, w.positive)),
     ),
     _score(
         "specificity", "Specificity", "higher", "", 2, classification.specificity_of, "negatives",
-        interval=Proportion(lambda w: (~w.cases.called, w.negative)),
+        interval=intervals.Proportion(lambda w: (~w.cases.called, w.negative)),
     ),
-    _area("accuracy", "Referral accuracy area", "higher", Loss(pseudo_patient.of_aurc, 1.0, 1.0)),
+    _area("accuracy", "Referral accuracy area", "higher", intervals.Loss(intervals.pseudo_of_aurc, 1.0, 1.0)),
     _area(
         "nll", "Referral NLL area", "lower",
-        Loss(partial(pseudo_patient.of_probability, loss="log", area=True), of="retained"), "nats",
+        intervals.Loss(partial(intervals.pseudo_of_probability, loss="log", area=True), of="retained"), "nats",
     ),
     _area("auroc", "Referral AUROC area", "higher", _ranked_retained("both"), "", 3, "retained"),
     _area("auprc", "Referral AUPRC area", "higher", _ranked_retained("positive"), "", 3, "retained"),
-    _score("rc_index", "RC-Index@0.9", "higher", "", 2, classification.rc_index_of, interval=Scaled(of="errors")),
+    _score("rc_index", "RC-Index@0.9", "higher", "", 2, classification.rc_index_of, interval=intervals.Scaled(of="errors")),
     _score("aurc", "AURC", "lower", "", 2, classification.aurc_of, interval=_AURC),
-    _score("e_aurc", "E-AURC", "lower", "", 2, classification.e_aurc_of, interval=Loss(pseudo_patient.of_e_aurc, of="errors")),
-    _score("augrc", "AUGRC", "lower", "", 2, classification.augrc_of, interval=Loss(pseudo_patient.of_augrc, 0.0, 1.0)),
+    _score("e_aurc", "E-AURC", "lower", "", 2, classification.e_aurc_of, interval=intervals.Loss(intervals.pseudo_of_e_aurc, of="errors")),
+    _score("augrc", "AUGRC", "lower", "", 2, classification.augrc_of, interval=intervals.Loss(intervals.pseudo_of_augrc, 0.0, 1.0)),
     _score("failure_auroc", "Failure AUROC", "higher", "", 2, classification.failure_auroc_of, "errors", interval=_ERRORS),
-    _score("prr", "PRR", "higher", "", 2, classification.prr_of, "errors", interval=Ranked(classification.ranked_errors, -1.0, WHOLE)),
+    _score("prr", "PRR", "higher", "", 2, classification.prr_of, "errors", interval=intervals.Ranked(classification.ranked_errors, -1.0, intervals.WHOLE)),
     _score(
         "ood_auroc", "OOD detection AUROC", "higher", "", 2, classification.ood_auroc_of, "domains", ("joint",),
-        Ranked(classification.ranked_domains),
+        intervals.Ranked(classification.ranked_domains),
     ),
     _score(
         "ood_auprc", "OOD detection AUPRC", "higher", "", 2, classification.ood_auprc_of, "domains", ("joint",), _SHARE,
@@ -262,11 +251,11 @@ _BUILTIN = (
     _score("ood_fpr95", "OOD detection FPR at 95 %", "lower", "", 1, classification.ood_fpr95_of, "domains", ON_REQUEST, _SHARE),
     *(_at(metric, percent) for metric in ("accuracy", "auroc") for percent in REFERRED_PERCENT),
     _score(
-        "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST, Loss(pseudo_patient.of_brier_skill, 1.0)
+        "brier_skill", "Brier skill", "higher", "", 2, classification.brier_skill_of, "classes", ON_REQUEST, intervals.Loss(intervals.pseudo_of_brier_skill, 1.0)
     ),
     _score(
         "net_benefit_gain", "Net benefit over calling all or none", "higher", "", 1, classification.net_benefit_gain_of, "", ON_REQUEST,
-        Scaled(),
+        intervals.Scaled(),
     ),
     *(spec for name, spec in referred_scores().items() if name != "accuracy_at_50"),
     *(_at_fixed(of, percent) for of in ("sensitivity", "specificity") for percent in (80, 85, 90, 95)),

@@ -23,7 +23,7 @@ from retinabench.core.results import Document
 from retinabench.core.seeds import numpy_generator
 from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import RC_GRID, accuracy_at, rc_area
-from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.decisions import compared_uncertainties, referral_uncertainty
 from retinabench.metrics.intervals import holm
 from retinabench.metrics.paired import LEVEL, Aggregate, Methods, PairTest, aggregate, paired_sets
 from retinabench.metrics.registry import SCORES
@@ -59,10 +59,7 @@ def random_band(folds: Sequence[Weighted], removed: Floats, level: float = 0.95)
 
 
 class Steadiness(NamedTuple):
-    """How steadily a rejection curve rises, and the p-values of a curve as steady where the order of removal is random.
-
-    rises: share of the steps that rise, or end at 1. fall: the most that the curve falls from one point to a later one, 0 where it never does.
-    """
+    """How steadily a rejection curve rises: the share of steps that rise or end at 1, and its largest fall, with p-values of a random order of removal."""
 
     rises: float
     fall: float
@@ -71,11 +68,7 @@ class Steadiness(NamedTuple):
 
 
 def steadiness(folds: Sequence[Weighted], seed: int = 0, draws: int = 9999) -> Steadiness:
-    """Measure the vertical average on the grid of the RC-Index, with its null distribution by random orders of removal.
-
-    In a random order the wrong predictions of a fold fall into the tenths of its images by a multivariate hypergeometric
-    distribution. p = (1 + draws at least as steady) / (1 + draws).
-    """
+    """Measure the vertical average on the grid of the RC-Index; p = (1 + draws at least as steady) / (1 + draws), in random (multivariate hypergeometric) orders."""
     generator, drawn = numpy_generator(seed, "steadiness"), []
     for w in folds:
         cuts = np.rint(float(w.total) * np.append(RC_GRID, 1.0)).astype(np.int64)
@@ -140,15 +133,9 @@ class Rejections(Document):
 def compare_uncertainties(
     predictions: Predictions, asked: str = "auto", *, threshold: float = 0.5, bootstrap: int = 1000, seed: int = 0
 ) -> dict[str, Rejections]:
-    """Compare uncertainties, separated by commas, on the test images of each domain; nothing where there is one and no folds.
-
-    `auto` stands for the columns `uncertainty_NAME` of the file, where it has any. Scores over folds are ordered by the first one asked for.
-    """
-    names = asked.split(",")
-    if asked == "auto" and predictions.uncertainties:
-        names = [*(["own"] if predictions.uncertainty is not None else []), *predictions.uncertainties]
-    found = {}
-    for domain in DOMAINS if len(names) > 1 or predictions.fold is not None else ():
+    """Compare `compared_uncertainties` on the test images of each domain. Scores over folds are ordered by the first one asked for."""
+    names, found = compared_uncertainties(predictions, asked), {}
+    for domain in DOMAINS if names else ():
         part = predictions.select(split="test", domain=domain)
         if part is not None:
             values = {name: referral_uncertainty(part, name, threshold=threshold)[0] for name in dict.fromkeys(names)}

@@ -1,18 +1,17 @@
-"""`score` and `referral_curve`: the scores of a predictions file, and one curve from arrays, under either rules."""
+"""`score`, `evaluate` and `referral_curve`: the scores of a predictions file or an estimator, and one curve from arrays, under either rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import Steps, check_level, check_seed, cluster_bootstrap, one_blas_thread
 from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of, set_calibration
 from retinabench.metrics.classification import (
     accuracy_of,
@@ -25,9 +24,14 @@ from retinabench.metrics.clinical.groups import named_groups
 from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.grades import GradeScores, grade_scores
 from retinabench.metrics.image_sets import (
+    REFERRED,
     SET_LABELS,
+    Baseline,
     ImageSet,
+    PriorCorrection,
+    Scores,
     SetEvaluator,
+    SetScores,
     image_sets,
     inversion_notes,
     replicates_of,
@@ -36,8 +40,18 @@ from retinabench.metrics.intervals import Ends
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.referral_curves import METRICS, Curve, Metric
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
-from retinabench.metrics.score_results import REFERRED, Baseline, PriorCorrection, Scores, SetScores
-from retinabench.metrics.weighted_images import EPS, MANY, Cases, Weighted, ratio
+from retinabench.metrics.weighted_images import (
+    EPS,
+    MANY,
+    Cases,
+    Steps,
+    Weighted,
+    check_level,
+    check_seed,
+    cluster_bootstrap,
+    one_blas_thread,
+    ratio,
+)
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions
 
@@ -211,20 +225,16 @@ def frozen_threshold(
 ) -> FrozenThreshold:
     asked = DecisionThreshold.parse(threshold)
     if rules == "published" and asked != DecisionThreshold():
-        raise InputError(
-            f"the published rules know no threshold but {DEFAULT}", hint="Leave --threshold or --rules out."
-        )
+        hint = "Leave --threshold or --rules out."
+        raise InputError(f"the published rules know no threshold but {DEFAULT}", hint=hint)
     return asked.freeze(predictions)
 
 
 def _test_split(predictions: Predictions) -> Predictions:
     test = predictions.select(split="test")
     if test is None:
-        raise InputError(
-            "holds no gradable image of the test split",
-            file=predictions.source,
-            hint="Scores are of the test split; leave the column 'split' out if all images belong to it.",
-        )
+        hint = "Scores are of the test split; leave the column 'split' out if all images belong to it."
+        raise InputError("holds no gradable image of the test split", file=predictions.source, hint=hint)
     return test
 
 
@@ -361,13 +371,13 @@ def _scored(images: ImageSet, validation: Predictions | None, bootstrap: _Bootst
         referral=referral,
         calibration=calibration,
         retained=retained,
-        controls={name: _control(cases.reordered(order).weighted(weight)) for name, order in orders.items()},
+        controls={
+            control: {name: float(SCORES[name](w)) for name in CONTROLS}
+            for control, order in orders.items()
+            for w in [cases.reordered(order).weighted(weight)]
+        },
         baseline=baseline,
     )
-
-
-def _control(w: Weighted) -> dict[str, float]:
-    return {name: float(SCORES[name](w)) for name in CONTROLS}
 
 
 def _retained_images(curve: Curve, referred: float) -> dict[str, float]:
@@ -448,3 +458,119 @@ def _corrected(w: Weighted, validation: Predictions | None) -> PriorCorrection |
     moved = Cases(w.cases.label, prob, threshold=w.cases.threshold).weighted()
     scores = [float(score(moved)) for score in (accuracy_of, sensitivity_of, brier_skill_of, ece_positive_class_of)]
     return PriorCorrection(float(offset), split, *scores)
+
+
+# The interface of the benchmark's first edition (2019): a function from images to (mean, uncertainty), in NumPy arrays, without a file.
+Estimator = Callable[[NDArray[Any]], tuple[ArrayLike, ArrayLike]]
+OF_SPLITS = ("grade", "patient_id", "domain", "split")
+
+
+class Split(Protocol):
+    """Images with labels, in batches. May also hold grade, patient_id, domain and split, (N,) each."""
+
+    @property
+    def image_id(self) -> ArrayLike:
+        """(N,) unique names, in the order of the batches."""
+
+    @property
+    def label(self) -> ArrayLike:
+        """(N,) 1 = referable, else 0."""
+
+    def batches(self) -> Iterable[ArrayLike]:
+        """Arrays (B, H, W, 3), uint8 in 0 … 255 or floating point, as the estimator needs it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """A `Split` of arrays in memory: images (N, H, W, 3), label (N,), and what else is known of each image."""
+
+    images: NDArray[Any]
+    label: ArrayLike
+    image_id: ArrayLike | None = None
+    grade: ArrayLike | None = None
+    patient_id: ArrayLike | None = None
+    domain: ArrayLike | None = None
+    split: ArrayLike | None = None
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        if self.image_id is None:
+            object.__setattr__(self, "image_id", np.arange(len(self.images)).astype(np.str_))
+
+    def batches(self) -> Iterator[NDArray[Any]]:
+        """Images in order, `batch_size` at a time."""
+        for start in range(0, len(self.images), self.batch_size):
+            yield self.images[start : start + self.batch_size]
+
+
+def evaluate(
+    estimator: Estimator, split: Split, rules: Rules = "corrected", bootstrap: int = 1000, seed: int = 0
+) -> Scores:
+    """Score an estimator on a split.
+
+    Args:
+        estimator: Images (B, H, W, 3) -> (mean, uncertainty), (B,) each: P(referable) in [0, 1], and any finite number
+            that is larger for images to be referred first. uint8 images reach it as float32 in [0, 1], others as they are.
+        split: Images with labels, in batches.
+        rules: As in `score`.
+        bootstrap: As in `score`.
+        seed: As in `score`.
+
+    Returns:
+        The scores.
+
+    Raises:
+        InputError: The estimator's arrays do not fit the batch, or the batches do not fit the labels.
+
+    Examples:
+        >>> import numpy as np
+        >>> import retinabench as rb
+        >>> from retinabench.metrics.scoring import Arrays
+        >>> images = np.linspace(0, 1, 4)[:, None, None, None] * np.ones((4, 2, 2, 3))
+        >>> def estimator(batch):
+        ...     mean = batch.mean(axis=(1, 2, 3))
+        ...     return mean, mean * (1 - mean)
+        >>> rb.evaluate(estimator, Arrays(images, label=[0, 0, 1, 1]), bootstrap=0)["in_domain"].auroc.value
+        1.0
+    """
+    return score(predict(estimator, split), rules=rules, bootstrap=bootstrap, seed=seed)
+
+
+def predict(estimator: Estimator, split: Split) -> Predictions:
+    """Return the estimator's predictions on a split, to be written, scored or compared; see `evaluate`."""
+    means, uncertainties = [], []
+    for number, batch in enumerate(split.batches(), start=1):
+        images = np.asarray(batch)
+        if images.dtype == np.uint8:
+            images = images.astype(np.float32) / np.float32(255)
+        answer = estimator(images)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise InputError(
+                f"the estimator returned {type(answer).__name__} for batch {number}",
+                hint="It must return (mean, uncertainty), one number per image each.",
+            )
+        means.append(_per_image("mean", answer[0], len(images), number))
+        uncertainties.append(_per_image("uncertainty", answer[1], len(images), number))
+    seen, expected = sum(map(len, means)), len(np.asarray(split.label))
+    if seen != expected:
+        raise InputError(f"the batches hold {seen} images, the split has {expected} labels")
+    if not seen:
+        raise InputError("the split holds no images")
+    known = {name: values for name in OF_SPLITS if (values := getattr(split, name, None)) is not None}
+    return Predictions(
+        np.asarray(split.image_id),
+        np.asarray(split.label),
+        np.concatenate(means),
+        uncertainty=np.concatenate(uncertainties),
+        **known,
+    )
+
+
+def _per_image(name: str, values: ArrayLike, images: int, batch: int) -> Floats:
+    array = np.asarray(values)
+    if array.shape == (images, 1):
+        array = array[:, 0]
+    if array.shape != (images,):
+        problem = f"the estimator's {name} has shape {array.shape} for batch {batch} of {images} images"
+        raise InputError(problem, hint="Return one number per image.")
+    return array.astype(np.float64)

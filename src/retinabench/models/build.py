@@ -8,8 +8,7 @@ import math
 import torch
 from torch import nn
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.random_streams import torch_generator
 from retinabench.models.foreign import check_outputs, own_network, timm_network
 from retinabench.models.last_layer import SplitNetwork, split_last_layer

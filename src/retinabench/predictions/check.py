@@ -89,10 +89,7 @@ def without_patients(image_id: Iterable[str]) -> str:
 
 
 def alike(groups: Iterable[Iterable[str]]) -> tuple[str, str] | None:
-    """Return two ids of different files that differ by case, width or leading zeros alone; None without such.
-
-    Where one file tells its own ids apart by these, all are taken at their word.
-    """
+    """Return two ids of different files that differ by case, width or leading zeros alone; None without such, or where one file tells its ids apart by these."""
     known: dict[str, str] = {}
     pairs = []
     for words in map(set, groups):
@@ -140,10 +137,7 @@ def tidied(columns: Mapping[str, Text], *, ids: bool = False) -> tuple[dict[str,
 
 
 def _tidy(text: Text, *, ids: bool) -> Rows:
-    """(N,) whether a text is visible ASCII with single blanks inside, as most are; found without an object for each.
-
-    An id of digits and points alone needs a closer look.
-    """
+    """(N,) whether a text is visible ASCII with single blanks inside, as most are; an id of digits and points alone needs a closer look."""
     tidy = np.empty(len(text), bool)
     for start, points in code_points(text):
         blank, end = points == ord(" "), points == 0

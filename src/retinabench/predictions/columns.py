@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import ArrayLike, NDArray
 
-from retinabench.core.errors import InputError, nearest, one_edit
+from retinabench.core.errors import InputError, json_object, nearest, one_edit
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted import json_object
 from retinabench.predictions.check import Check
 
 SCHEMA = "retinabench.predictions/1"
@@ -159,20 +158,18 @@ def check_columns(
 
 def check_count(path: str | Path | None, names: Sequence[str]) -> None:
     if len(names) > MAX_FILE_COLUMNS:
-        raise InputError(
-            f"has {len(names):,} columns, more than {MAX_FILE_COLUMNS:,}", file=path, hint="Keep those that are needed."
-        )
+        hint = "Keep those that are needed."
+        raise InputError(f"has {len(names):,} columns, more than {MAX_FILE_COLUMNS:,}", file=path, hint=hint)
 
 
 def check_size(path: str | Path | None, rows: int, samples: int) -> None:
     """Refuse what would not fit an ordinary machine, before it is read."""
     if rows > MAX_ROWS or rows * samples > MAX_VALUES:
-        raise InputError(
+        problem = (
             f"holds {rows:,} rows of {samples} samples, more than are scored at once "
-            f"({MAX_ROWS:,} rows, {MAX_VALUES:,} values)",
-            file=path,
-            hint="Score a random part of it, drawn by patient.",
+            f"({MAX_ROWS:,} rows, {MAX_VALUES:,} values)"
         )
+        raise InputError(problem, file=path, hint="Score a random part of it, drawn by patient.")
 
 
 def check_width(rows: int, longest: int, name: str, path: str | Path | None) -> None:
@@ -235,9 +232,7 @@ class Layout:
             own = self.original.get(error.column or "")
             if own is None:
                 raise
-            raise InputError(
-                error.problem, file=error.file, row=error.row, column=f"{own} ({error.column})", hint=error.hint
-            ) from None
+            raise error.again(column=f"{own} ({error.column})") from None
 
 
 def recognise(names: Sequence[str], wanted: Mapping[str, str], file: str | None = None) -> Layout:
@@ -307,7 +302,7 @@ def _as_usual(
 
 def _refuse_case_twins(names: Sequence[str], file: str | None) -> None:
     for known in USUAL:
-        twins = [name for name in names if squash(name) == squash(known)]
+        twins = [name for name in names if squash(name) == squash(known) and not uncertainty_name(name)]
         if known in twins and len(set(twins)) > 1:
             raise _several(file, known, twins, "Rename those that are something else.")
 
@@ -348,9 +343,8 @@ def _refuse_look_alike(name: str, file: str | None) -> None:
             odd = next((c for c in name if not c.isascii() or not c.isprintable()), " ")
             said = unicodedata.name(odd, "a control character")
             problem = f"looks like '{known}' but holds U+{ord(odd):04X} ({said.lower()})"
-            raise Check(file).fail(
-                name, None, problem, "Write the name again by hand, or name the column with --column."
-            )
+            hint = "Write the name again by hand, or name the column with --column."
+            raise Check(file).fail(name, None, problem, hint)
 
 
 def kept_places(layout: Layout) -> tuple[list[int], Layout]:

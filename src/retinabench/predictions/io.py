@@ -20,7 +20,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,9 +31,8 @@ import pyarrow.compute
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import FORMULA, QUOTED, InputError, plain_cell, unquoted
 from retinabench.core.files import atomic_write, check
-from retinabench.core.untrusted import FORMULA, QUOTED, plain_cell, unquoted
 from retinabench.predictions import columns
 from retinabench.predictions.check import BLOCK, Check
 from retinabench.predictions.columns import (
@@ -90,6 +89,31 @@ MAX_METADATA = 1 << 22  # characters
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What NumPy writes. Python bounds the memory that these unfold to, but not that of bzip2 and LZMA."""
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+MOST_FILES = 2_000
+ReadEach = Callable[[Sequence[Path]], Iterable[Predictions]]
+"""Reads files or run folders one after the other: `read_each`, or with the options of the command line."""
+
+
+def find_files(paths: Sequence[Path]) -> list[Path]:
+    """Return predictions files: a run folder stands for the `predictions.parquet` in it."""
+    if len(paths) > MOST_FILES:
+        hint = "Name those of the methods that you compare; `tune` ranks any number of trials."
+        raise InputError(f"{len(paths):,} files are more than are read at once ({MOST_FILES:,})", hint=hint)
+    files = []
+    for path in paths:
+        if path.is_dir():
+            if not (path / "predictions.parquet").is_file():
+                raise InputError("holds no predictions.parquet", file=path, hint="Name run folders or files.")
+            path = path / "predictions.parquet"
+        files.append(path)
+    return files
+
+
+def read_each(paths: Sequence[Path]) -> Iterator[Predictions]:
+    for path in find_files(paths):
+        yield read_predictions(path)
 
 
 def read_predictions(
@@ -219,11 +243,8 @@ def open_parquet(path: Path) -> pa.parquet.ParquetFile:
         handle.seek(max(0, path.stat().st_size - 8))
         length = int.from_bytes(handle.read(4), "little")
     if MAX_FOOTER < length < path.stat().st_size:
-        raise InputError(
-            f"describes its columns in {length:,} bytes, more than {MAX_FOOTER:,}",
-            file=path,
-            hint="Write fewer columns.",
-        )
+        hint = "Write fewer columns."
+        raise InputError(f"describes its columns in {length:,} bytes, more than {MAX_FOOTER:,}", file=path, hint=hint)
     from pyarrow import parquet  # which CSV files do without
 
     schema = parquet.read_schema(path)
@@ -266,12 +287,11 @@ def _check_declared(metadata: pa.parquet.FileMetaData, path: Path, names: Sequen
                 problem = f"is encoded as {UNFOLDING}, whose size nothing bounds"
                 raise Check(path).fail(name, None, problem, "Write it again without this encoding.")
     if values > MAX_VALUES or size > MAX_BYTES:
-        raise InputError(
+        problem = (
             f"unfolds to {values:,} values of {size:,} bytes, more than are read at once "
-            f"({MAX_VALUES:,} values, {MAX_BYTES:,} bytes)",
-            file=path,
-            hint="Write a part of it.",
+            f"({MAX_VALUES:,} values, {MAX_BYTES:,} bytes)"
         )
+        raise InputError(problem, file=path, hint="Write a part of it.")
 
 
 def read_parquet(path: Path, reading: Reading) -> Predictions:
@@ -290,11 +310,9 @@ def read_parquet(path: Path, reading: Reading) -> Predictions:
     footer = file.schema_arrow.metadata or {}
     text = footer.get(METADATA_KEY, b"{}")
     if CHECKSUM_KEY in footer and footer[CHECKSUM_KEY] != _checksum(unfold_all(table, path), text):
-        raise InputError(
-            "does not match its checksum: it is damaged, or another program changed it",
-            file=path,
-            hint="Copy it again; after a change that is meant, write it with write_predictions.",
-        )
+        problem = "does not match its checksum: it is damaged, or another program changed it"
+        hint = "Copy it again; after a change that is meant, write it with write_predictions."
+        raise InputError(problem, file=path, hint=hint)
     metadata = read_metadata(path, text)
     with layout.own_names():
         return Predictions(**arguments_of_arrow(str(path), table, layout, reading, metadata))
@@ -393,10 +411,7 @@ def csv_columns(
     numbers: Collection[int],
     null_values: Sequence[str] = ("", " "),
 ) -> pa.Table:
-    """Read the columns at some places of a CSV, those at `numbers` as float64 where all their cells are numbers.
-
-    A decimal comma, a word among the numbers or a broken line: a second or third try reads it, or tells which.
-    """
+    """Read the columns at some places of a CSV, those at `numbers` as float64 where all cells are numbers; a second or third try tells which are not."""
     every = [str(place) for place in range(width)]
 
     def load(text: bool, decimal: str) -> pa.Table:
@@ -521,11 +536,8 @@ def read_npz(path: Path, reading: Reading) -> Predictions:
 def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumns:
     arrays = [info for info in archive.infolist() if info.filename.endswith(".npy")]
     if not arrays:
-        raise InputError(
-            "is a zip archive without arrays, such as an Excel file",
-            file=path,
-            hint="Write a CSV with image_id, label, prob.",
-        )
+        hint = "Write a CSV with image_id, label, prob."
+        raise InputError("is a zip archive without arrays, such as an Excel file", file=path, hint=hint)
     names = [info.filename.removesuffix(".npy") for info in arrays]
     if any(sample_number(name) is not None for name in names):
         raise InputError("holds one array per sample", file=path, hint="Store them as one (N, S) array named 'probs'.")
@@ -535,9 +547,8 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumn
     _, layout = kept_places(layout)
     total = sum(entries[name].file_size for name in {*KNOWN, *layout.names} if name in entries)
     if total > MAX_BYTES + MAX_TEXT_BYTES:
-        raise InputError(
-            f"unfolds to {total:,} bytes, more than are read at once", file=path, hint="Write a part of it."
-        )
+        hint = "Write a part of it."
+        raise InputError(f"unfolds to {total:,} bytes, more than are read at once", file=path, hint=hint)
     names_of_known = [name for name in entries if name in ("metadata", *KNOWN) or uncertainty_name(name)]
     known = {name: read_member(path, archive, entries[name], name) for name in names_of_known}
     metadata = read_metadata(path, str(known.pop("metadata", "{}")).encode())

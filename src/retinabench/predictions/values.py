@@ -202,9 +202,8 @@ def check_grade_prob(check: Check, probs: NDArray[np.float64], grade_prob: NDArr
     if fitting.size:
         hint = f"It is the sum from grade {fitting[0]} on: say --referable-from {fitting[0]}."
     row, said = wrong[0], f"P(referable) is {probs[wrong[0]]:.3g} ({wrong.size} such rows)"
-    raise check.fail(
-        "grade_prob", row, f"sums to {above[row, lowest - 1]:.3g} from grade {lowest} on where {said}", hint
-    )
+    problem = f"sums to {above[row, lowest - 1]:.3g} from grade {lowest} on where {said}"
+    raise check.fail("grade_prob", row, problem, hint)
 
 
 def _sums_near_one(check: Check, column: str, values: NDArray[np.float64]) -> NDArray[np.float64]:

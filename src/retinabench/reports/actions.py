@@ -16,10 +16,9 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, inside
 from retinabench.core.files import check, sealed, sha256, unsealed, write_bytes
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted import inside
 from retinabench.core.workspace import Workspace
 from retinabench.metrics.actions import ACTIONS, ActionList, FrozenRule, apply, refuse_refuted
 from retinabench.metrics.follow_up import Visits, Watched, first_alarm

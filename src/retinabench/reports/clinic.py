@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isnan
 from pathlib import Path, PurePath
 from typing import Literal
@@ -27,36 +28,11 @@ from retinabench.metrics.proportions import Interval
 from retinabench.metrics.smooth_calibration import SmoothCalibration
 from retinabench.predictions.values import SEVERE
 from retinabench.reports.evaluation.figures import grade_section
-from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import (
-    BAD,
-    INK,
-    MUTED,
-    WIDTH,
-    LegendEntry,
-    Line,
-    Mark,
-    Panel,
-    canvas,
-    draw_lines,
-    drawing,
-    light_grid,
-)
+from retinabench.reports.toolkit import figures as style
+from retinabench.reports.toolkit import pages, tables
+from retinabench.reports.toolkit.figures import LegendEntry, Line, Mark, Panel
 from retinabench.reports.toolkit.pages import explorer, macros
-from retinabench.reports.toolkit.tables import (
-    COUNT,
-    PERCENT,
-    TWO_DIGITS,
-    Cell,
-    Column,
-    Emphasis,
-    NumberFormat,
-    Quantity,
-    Row,
-    Table,
-    percent,
-    to_terminal,
-)
+from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, NumberFormat, Quantity, Row, Table
 
 AUTHORS = "to be answered by the authors"
 GUIDELINES = {"stard": "STARD", "tripod": "TRIPOD+AI", "claim": "CLAIM"}
@@ -71,7 +47,7 @@ Kind = Literal[
     "one class", "inverted", "never", "blind", "no referral", "more work", "nothing missed", "worse", "reader", "beaten", "unclear", "same", "yes"
 ]  # fmt: skip
 SIGNED, EFFECT = NumberFormat(2, signed=True), NumberFormat(2)
-SIGNED_TENTHS = NumberFormat(1, signed=True)
+PER_THOUSAND = NumberFormat(1, signed=True, scale=1000)
 BOTH = ("sensitivity", "specificity")
 READINGS = {
     "retained_only": "Images that nobody reads",
@@ -140,6 +116,10 @@ def checklist_table(items: Sequence[Mapping[str, str]]) -> Table:
     return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
 
 
+def _whole(one: Interval, form: NumberFormat) -> Markup:
+    return Quantity(one.value, one.low, one.high).whole_html(form)
+
+
 @dataclass(frozen=True)
 class SetAnswer:
     """The answer on one set, and the numbers that the sentences of `say.html.j2` state."""
@@ -193,7 +173,7 @@ class SetAnswer:
         names = {"sensitivity": "sensitivity", "specificity": "specificity", "auroc": "AUROC"}
         rates: dict[str, list[str]] = {}
         for group, rate in self.failing:
-            rates.setdefault(group.name, []).append(f"{names[rate]} {TWO_DIGITS(group.rates[rate].alone.value)}")
+            rates.setdefault(group.name, []).append(f"{names[rate]} {tables.TWO_DIGITS(group.rates[rate].alone.value)}")
         return list(rates.items())
 
     @property
@@ -222,21 +202,9 @@ class SetAnswer:
             return None
         return float(curve.threshold[longest[0]]), float(curve.threshold[longest[-1]])
 
-    @staticmethod
-    def per_thousand(one: Interval) -> Markup:
-        return Quantity(1000 * one.value, 1000 * one.low, 1000 * one.high).whole_html(SIGNED_TENTHS)
-
-    @staticmethod
-    def share(one: Interval) -> Markup:
-        return Quantity(one.value, one.low, one.high).whole_html(PERCENT)
-
-    @staticmethod
-    def signed(one: Interval) -> Markup:
-        return Quantity(one.value, one.low, one.high).whole_html(SIGNED)
-
-    @staticmethod
-    def rate(one: Interval) -> Markup:
-        return Quantity(one.value, one.low, one.high).whole_html(TWO_DIGITS)
+    per_thousand, share, signed, rate = (
+        staticmethod(partial(_whole, form=form)) for form in (PER_THOUSAND, tables.PERCENT, SIGNED, tables.TWO_DIGITS)
+    )
 
 
 def answer_sets(report: ScreeningReport) -> list[SetAnswer]:
@@ -292,7 +260,7 @@ def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
 
 
 def _rates(found: Mapping[str, Interval]) -> list[Cell]:
-    return [Cell.of(found[name], TWO_DIGITS) for name in BOTH]
+    return [Cell.of(found[name], tables.TWO_DIGITS) for name in BOTH]
 
 
 def _readings(
@@ -339,7 +307,7 @@ def predictive_table(answer: SetAnswer) -> Table:
         "npv_with_reader": "NPV, with reader",
     }  # fmt: skip
     rows = [
-        Row(f"{100 * float(prevalence):g} %", [Cell.of(values[name], TWO_DIGITS) for name in heads])
+        Row(f"{100 * float(prevalence):g} %", [Cell.of(values[name], tables.TWO_DIGITS) for name in heads])
         for prevalence, values in answer.one.predictive_values.items()
     ]
     ratios = [
@@ -355,8 +323,8 @@ def _ratio(one: Interval) -> str:
     if isnan(one.value):
         return "not defined"
     if np.isinf(one.value):
-        return f"at least {TWO_DIGITS(one.low)}"
-    return f"{TWO_DIGITS(one.value)} {TWO_DIGITS.interval(one.low, one.high)}".strip()
+        return f"at least {tables.TWO_DIGITS(one.low)}"
+    return f"{tables.TWO_DIGITS(one.value)} {tables.TWO_DIGITS.interval(one.low, one.high)}".strip()
 
 
 def subgroup_table(answer: SetAnswer, column: str) -> Table:
@@ -368,7 +336,7 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
     rows = []
     for one in groups.of(column):
         rates = [group_cell(one.rates[name]) for name in RATES]
-        further = [Cell.of(one.referral, PERCENT), Cell.of(one.calibration, SIGNED)]
+        further = [Cell.of(one.referral, tables.PERCENT), Cell.of(one.calibration, SIGNED)]
         counts = [Cell(f"{one.patients:,}"), Cell(f"{one.positives:,}")]
         rows.append(Row(one.value, [*rates, *further, *counts]))
     note = f"Cut {groups.bins[column]}." if column in groups.bins else ""
@@ -379,10 +347,10 @@ def subgroup_table(answer: SetAnswer, column: str) -> Table:
 def between_table(answer: SetAnswer) -> Table | None:
     rows = []
     for one in answer.one.subgroups.between if answer.one.subgroups else ():
-        new = Cell() if one.new_site is None else Cell.of(one.new_site.new_site, TWO_DIGITS)
+        new = Cell() if one.new_site is None else Cell.of(one.new_site.new_site, tables.TWO_DIGITS)
         name = {"auroc": "AUROC", "observed_minus_predicted": "observed − predicted"}.get(one.rate, one.rate)
         emphasis: Emphasis = "bad" if one.gap.low > 0 else ""
-        gap = Cell.number(one.gap.value, one.gap.low, one.gap.high, form=TWO_DIGITS, emphasis=emphasis)
+        gap = Cell.number(one.gap.value, one.gap.low, one.gap.high, form=tables.TWO_DIGITS, emphasis=emphasis)
         rows.append(
             Row(
                 f"{one.column}, {name}",
@@ -407,7 +375,9 @@ def readers_table(answer: SetAnswer) -> Table | None:
         return None
     names = list(next(iter(found.values())).readers)
 
-    def row(name: str, of: Mapping[str, Interval], form: NumberFormat = TWO_DIGITS, *, rule: bool = False) -> Row:
+    def row(
+        name: str, of: Mapping[str, Interval], form: NumberFormat = tables.TWO_DIGITS, *, rule: bool = False
+    ) -> Row:
         return Row(name, [Cell.of(of[rate], form) if rate in of else Cell() for rate in BOTH], rule=rule)
 
     rows = [row(f"Reader {name}", {rate: one.readers[name] for rate, one in found.items()}) for name in names]
@@ -425,10 +395,10 @@ def group_cell(rate: GroupRate) -> Cell:
     alone = rate.alone
     if rate.too_small:
         count, few, _ = rate.too_small.partition(" with a ")
-        return Cell("too small to say", below=count if few else TWO_DIGITS.interval(alone.low, alone.high))
+        return Cell("too small to say", below=count if few else tables.TWO_DIGITS.interval(alone.low, alone.high))
     worse = rate.gap.high < 0
     return Cell.number(
-        alone.value, alone.low, alone.high, form=TWO_DIGITS, emphasis="bad" if worse else "",
+        alone.value, alone.low, alone.high, form=tables.TWO_DIGITS, emphasis="bad" if worse else "",
         note="worse" if worse else "",
     )  # fmt: skip
 
@@ -443,7 +413,7 @@ def ungradable_table(answer: SetAnswer) -> Table | None:
         Row("Ungradable images left out", _rates(ungradable.excluded)),
         Row("Ungradable images count as positive", _rates(ungradable.as_referred)),
     ]
-    form = PERCENT.fitted(0.05)
+    form = tables.PERCENT.fitted(0.05)
     note = (
         f"Ungradable: {form(ungradable.among_referable.value)} of the referable images, "
         f"{form(ungradable.among_healthy.value)} of the others."
@@ -459,7 +429,7 @@ def counts_table(sets: Sequence[SetAnswer]) -> Table:
         texts = [
             f"{images:,}",
             f"{one.patients.table.counts('prevalence')[1]:,}" if one.patients else "not given",
-            f"{answer.positives:,} ({percent(answer.positives / images)})",
+            f"{answer.positives:,} ({tables.percent(answer.positives / images)})",
             "no grades" if answer.severe is None else f"{answer.severe:,}",
             f"{one.ungradable.images:,}" if one.ungradable else "0",
         ]
@@ -469,33 +439,35 @@ def counts_table(sets: Sequence[SetAnswer]) -> Table:
 
 
 def missed_panel(one: SetScreening) -> Figure:
-    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    figure, [[axes]] = style.canvas(style.WIDTH, HEIGHT)
     referred, missed = one.missed.curve["referred"], one.missed.curve["missed"]
-    axes.plot([0, 1], [missed[0], 0], color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)))
-    axes.plot(referred, missed, color=BAD, zorder=3)
+    axes.plot([0, 1], [missed[0], 0], color=style.MUTED, linewidth=1.0, linestyle=(0, (1, 2)))
+    axes.plot(referred, missed, color=style.BAD, zorder=3)
     rate, share = one.read_here, one.missed.referable
     if one.referred and np.isfinite(share.low):
         error = [[share.value - share.low], [share.high - share.value]]
-        axes.errorbar([rate], [share.value], yerr=error, color=INK, marker="o", markersize=6, linewidth=1.2, zorder=4)
+        axes.errorbar(
+            [rate], [share.value], yerr=error, color=style.INK, marker="o", markersize=6, linewidth=1.2, zorder=4
+        )
     top = float(np.nanmax([missed[0], share.high if np.isfinite(share.high) else 0, 0.02]))
     axes.set(xlim=(0, 1), ylim=(0, 1.08 * top), xlabel="read by the expert", ylabel="referable images missed")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(
             PercentFormatter(1, decimals=0 if top > 0.05 or axis is axes.xaxis else 1, symbol=" %")
         )
-    light_grid(axes, "y")
+    style.light_grid(axes, "y")
     return figure
 
 
 def decision_panel(one: SetScreening) -> Figure:
-    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    figure, [[axes]] = style.canvas(style.WIDTH, HEIGHT)
     curve, reader = one.decision_curve, one.with_reader
-    axes.plot(curve.threshold, curve.treat_all, color=MUTED, linewidth=1.0, linestyle=(0, (5, 2)))
-    axes.axhline(0, color=MUTED, linewidth=1.0)
+    axes.plot(curve.threshold, curve.treat_all, color=style.MUTED, linewidth=1.0, linestyle=(0, (5, 2)))
+    axes.axhline(0, color=style.MUTED, linewidth=1.0)
     lines = [Line(MODEL, curve.threshold, curve.model, curve.low, curve.high)]
     if one.referred:
         lines.append(Line(READER, reader.threshold, reader.model, reader.low, reader.high))
-    draw_lines(axes, lines)
+    style.draw_lines(axes, lines)
     # A single patient has no interval, and its ends are NaN.
     ends = [end for line in lines for end in (line.y, line.high) if end is not None]
     highest = float(np.nanmax([0.02, *np.concatenate(ends)]))
@@ -503,19 +475,19 @@ def decision_panel(one: SetScreening) -> Figure:
         xlim=(curve.threshold[0], curve.threshold[-1]), ylim=(-0.25 * highest, 1.05 * highest),
         xlabel="threshold probability", ylabel="net benefit",
     )  # fmt: skip
-    light_grid(axes, "y")
+    style.light_grid(axes, "y")
     return figure
 
 
 def calibration_panel(summary: CalibrationSummary, smooth: SmoothCalibration | None) -> Figure:
-    figure, [[axes]] = canvas(WIDTH, WIDTH)
-    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
+    figure, [[axes]] = style.canvas(style.WIDTH, style.WIDTH)
+    axes.plot([0, 1], [0, 1], color=style.MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
     if smooth is not None:
-        draw_lines(axes, [Line(MODEL, smooth.prob, smooth.observed, smooth.low, smooth.high)])
+        style.draw_lines(axes, [Line(MODEL, smooth.prob, smooth.observed, smooth.low, smooth.high)])
     x = np.array([one.forecast for one in summary.curve])
     y, low, high = np.array([(o.observed.value, o.observed.low, o.observed.high) for o in summary.curve]).T
     ends = np.nan_to_num(np.stack([y - low, high - y]))
-    axes.errorbar(x, y, yerr=np.maximum(ends, 0), color=INK, fmt="o", markersize=4, elinewidth=0.9, zorder=4)
+    axes.errorbar(x, y, yerr=np.maximum(ends, 0), color=style.INK, fmt="o", markersize=4, elinewidth=0.9, zorder=4)
     axes.set(
         xlim=(0, 1), ylim=(0, 1.005), xlabel="predicted P(referable)", ylabel="observed share referable", aspect="equal"
     )
@@ -545,13 +517,13 @@ def _set_summary(answer: SetAnswer, report: ScreeningReport) -> list[RenderableT
     parts.append(Text(""))
     images = answer.one.missed.images
     if images:
-        parts.append(to_terminal(missed_table(answer, images[:MISSED])))
+        parts.append(tables.to_terminal(missed_table(answer, images[:MISSED])))
         if len(images) > MISSED:
             parts.append(Text(f"and {len(images) - MISSED} more: --json or --out lists them all\n"))
-    parts.append(to_terminal(rates_table(answer, report)))
+    parts.append(tables.to_terminal(rates_table(answer, report)))
     if answer.one.subgroups is not None and answer.one.subgroups.groups:
-        parts.append(to_terminal(_groups_table(answer)))
-    parts.append(to_terminal(predictive_table(answer)))
+        parts.append(tables.to_terminal(_groups_table(answer)))
+    parts.append(tables.to_terminal(predictive_table(answer)))
     return parts
 
 
@@ -577,7 +549,7 @@ def plan_table(plan: StudyPlan) -> Group:
     columns = [Column("patients"), Column("images"), Column("referable\nimages"), Column("design\neffect")]
     rows = []
     for name, one in sorted(plan.requirements.items(), key=lambda item: -item[1].patients):
-        patients = Cell.number(one.patients, form=COUNT, emphasis="best" if name == plan.decisive else "")
+        patients = Cell.number(one.patients, form=tables.COUNT, emphasis="best" if name == plan.decisive else "")
         effect = Cell.number(one.design_effect, form=EFFECT)
         rows.append(Row(one.question, [patients, Cell.count(one.images), Cell.count(one.positives), effect]))
     caption = f"{plan.patients:,} patients answer every question (prevalence {plan.assumptions.prevalence:.3g})"
@@ -586,7 +558,7 @@ def plan_table(plan: StudyPlan) -> Group:
         most = plan.requirements.get("both_above") or max(asked, key=lambda one: one.patients)
         caption = f"{most.patients:,} patients are needed for a {most.question}.\n{caption}"
     sources = "; ".join(dict.fromkeys(one.source for one in plan.requirements.values()))
-    return to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
+    return tables.to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
 
 
 CONTENTS = (
@@ -596,7 +568,7 @@ CONTENTS = (
 )  # fmt: skip
 
 
-@drawing()
+@style.drawing()
 def render(report: ScreeningReport, grid: PolicyGrid | None = None) -> str:
     answers = answer_sets(report)
     many = len(answers) > 1

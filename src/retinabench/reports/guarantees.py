@@ -20,8 +20,7 @@ from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.goals import PER, TARGETS, Goal, Per
 from retinabench.metrics.guarantees.threshold import FrozenOnSets, Realised
 from retinabench.metrics.guarantees.transfer import Transfer
-from retinabench.metrics.guarantees.triage import Triage
-from retinabench.metrics.guarantees.within import Within
+from retinabench.metrics.guarantees.triage import Triage, Within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import WIDTH, Panel, canvas, drawing, save

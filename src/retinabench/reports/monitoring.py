@@ -18,21 +18,9 @@ from retinabench.core.files import write_bytes
 from retinabench.metrics.guarantees.goals import PER, TARGETS, Goal
 from retinabench.metrics.monitoring import Evidence, Monitoring
 from retinabench.metrics.proportions import Interval
+from retinabench.reports.toolkit import figures as style
 from retinabench.reports.toolkit import pages
-from retinabench.reports.toolkit.figures import (
-    BAD,
-    MUTED,
-    TEXT,
-    WIDTH,
-    LegendEntry,
-    Mark,
-    Panel,
-    canvas,
-    drawing,
-    light_grid,
-    mark,
-    thin,
-)
+from retinabench.reports.toolkit.figures import LegendEntry, Mark, Panel
 from retinabench.reports.toolkit.pages import Fact, Finding
 from retinabench.reports.toolkit.tables import (
     COUNT,
@@ -57,20 +45,20 @@ CONTENTS = [("verdict", "Verdict"), ("evidence", "Evidence"), ("time", "Over tim
 
 
 def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Figure:
-    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    figure, [[axes]] = style.canvas(style.WIDTH, HEIGHT)
     least, largest = 1.0, needed
     for one, path in paths:
         wealth = np.exp(np.clip(path.log_wealth, np.log(LEAST), np.log(MOST)))
         least, largest = min(least, float(wealth.min())), max(largest, float(wealth.max()))
-        places = thin(np.arange(len(wealth), dtype=np.float64)).astype(int)
+        places = style.thin(np.arange(len(wealth), dtype=np.float64)).astype(int)
         axes.plot(path.day[places], wealth[places], color=one.color, linestyle=one.linestyle, drawstyle="steps-post")
         if path.alarm is not None:
             days = date2num(path.alarm)  # type: ignore[no-untyped-call]
             axes.axvline(float(days), color=one.color, linewidth=0.8, linestyle=(0, (2, 3)))
-    axes.axhline(needed, color=BAD, linewidth=1)
+    axes.axhline(needed, color=style.BAD, linewidth=1)
     axes.annotate(
         f"alarm at {needed:g}", (0, needed), (4, 4), xycoords=("axes fraction", "data"), textcoords="offset points",
-        color=BAD, fontsize=TEXT,
+        color=style.BAD, fontsize=style.TEXT,
     )  # fmt: skip
     axes.set(yscale="log", ylim=(least / 3, 5 * largest), ylabel="evidence")
     # Raised exponents would be too small to read.
@@ -82,15 +70,15 @@ def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Fig
 def window_panel(
     start: NDArray[np.datetime64], values: Sequence[Interval], label: str, goal: float | None = None
 ) -> Figure:
-    figure, [[axes]] = canvas(WIDTH, HEIGHT)
+    figure, [[axes]] = style.canvas(style.WIDTH, HEIGHT)
     numbers = np.array([[one.value, one.low, one.high] for one in values], np.float64)
     known = np.isfinite(numbers[:, 0])
-    color = mark(0).color
+    color = style.mark(0).color
     axes.plot(start[known], numbers[known, 0], marker="o", markersize=4, linewidth=1, color=color)
     bounded = np.isfinite(numbers).all(axis=1)
     axes.vlines(start[bounded], numbers[bounded, 1], numbers[bounded, 2], color=color, linewidth=1.2, alpha=0.55)
     if goal is not None:
-        axes.axhline(goal, color=BAD if goal else MUTED, linewidth=1)
+        axes.axhline(goal, color=style.BAD if goal else style.MUTED, linewidth=1)
     margin = max((start[-1] - start[0]) / 25, np.timedelta64(1, "D"))
     axes.set_xlim(start[0] - margin, start[-1] + margin)  # the same range where labels are missing at the end
     axes.set(ylabel=label)
@@ -102,7 +90,7 @@ def _dated(axes: Axes) -> None:
     locator = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    light_grid(axes, "y")
+    style.light_grid(axes, "y")
 
 
 def monitor_tables(result: Monitoring) -> Group:
@@ -203,9 +191,9 @@ def write_page(result: Monitoring, out: Path) -> Path:
     return path
 
 
-@drawing()
+@style.drawing()
 def page(result: Monitoring) -> str:
-    goals = [LegendEntry(goal_text(one.name), mark(k + 1)) for k, one in enumerate(result.risks)]
+    goals = [LegendEntry(goal_text(one.name), style.mark(k + 1)) for k, one in enumerate(result.risks)]
     context = {
         "title": _say("short", result),
         "m": result,
@@ -215,7 +203,7 @@ def page(result: Monitoring) -> str:
         "evidence": evidence_table(result),
         "windows": windows_table(result),
         "windows_note": _say("windows", result),
-        "legend": [LegendEntry("all goals together", mark(0)), *goals] if len(goals) > 1 else goals,
+        "legend": [LegendEntry("all goals together", style.mark(0)), *goals] if len(goals) > 1 else goals,
         "evidence_panels": _evidence_panels(result),
         "lead": _goal_panel(result, _worst_goal(result), "lead"),
         "window_panels": _window_panels(result),
@@ -225,11 +213,11 @@ def page(result: Monitoring) -> str:
 
 
 def _evidence_panels(result: Monitoring) -> list[Panel]:
-    paths = [(mark(k + 1), one) for k, one in enumerate(result.risks)]
+    paths = [(style.mark(k + 1), one) for k, one in enumerate(result.risks)]
     if len(paths) > 1:
-        paths.insert(0, (mark(0), result.combined))
+        paths.insert(0, (style.mark(0), result.combined))
     risks = evidence_panel(paths, result.combined.needed)
-    drift = evidence_panel([(mark(0), result.drift)], result.drift.needed)
+    drift = evidence_panel([(style.mark(0), result.drift)], result.drift.needed)
     text = "Evidence after each day, on a logarithmic axis"
     return [
         Panel.of(risks, "evidence-risks", "Against the certified goals", text),

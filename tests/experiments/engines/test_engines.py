@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from retinabench.core.errors import DivergedError, InputError, WorkError
+from retinabench.core.errors import QUIET, DivergedError, InputError, WorkError
 from retinabench.core.files import write_bytes
-from retinabench.core.progress import QUIET
 from retinabench.experiments.engines import engine as engines
 from retinabench.experiments.engines import worker
 from retinabench.experiments.engines.engine import LocalEngine, make_engine

@@ -9,7 +9,7 @@ import retinabench as rb
 from retinabench.cli.main import run
 from retinabench.metrics.actions import read_rule
 from retinabench.metrics.follow_up import Watched
-from retinabench.metrics.guarantees.within import within
+from retinabench.metrics.guarantees.triage import within
 from retinabench.metrics.monitoring import goal_sums, read_by_expert
 
 

@@ -10,12 +10,11 @@ from sklearn.metrics import roc_auc_score
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.bootstrap import cluster_codes, replicate_weight
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import difference_method
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.weighted_images import Cases
+from retinabench.metrics.weighted_images import Cases, cluster_codes, replicate_weight
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation
 from retinabench.reports.evaluation.evaluation import (

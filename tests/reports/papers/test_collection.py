@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET
-from retinabench.reports.papers.collection import collect
+from retinabench.core.errors import QUIET, InputError
+from retinabench.reports.papers.measurements import collect
 from retinabench.reports.papers.write import write_tables
 from support.fake_predictions import population
 from support.written_papers import Written, gathered, run, write_runs

@@ -5,16 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET, InputError
 from retinabench.metrics.classification import grade_weight, roc_curve, sensitivity_on_chords
 from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.io import write_predictions
 from retinabench.reports.evaluation.evaluation import GRID
-from retinabench.reports.papers.collection import collect, read_labels
-from retinabench.reports.papers.measurements import RATES, retained_weight
+from retinabench.reports.papers.measurements import RATES, collect, read_labels, retained_weight
 from support.fake_predictions import population
 from support.written_papers import gathered, run
 

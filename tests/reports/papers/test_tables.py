@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET
 from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.published import aggregate as published_aggregate
 from retinabench.metrics.scoring import referral_curve
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers import filos
-from retinabench.reports.papers.collection import collect
+from retinabench.reports.papers.measurements import collect
 from retinabench.reports.papers.write import table_files, tables_of
 from retinabench.reports.toolkit.printed import printed_tables
 from support.fake_predictions import METHODS, population

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from retinabench.cli.main import run as command
-from retinabench.core.progress import QUIET
+from retinabench.core.errors import QUIET
 from retinabench.reports.papers import figures
 from retinabench.reports.papers import write as papers
 from retinabench.reports.papers.write import write, write_tables

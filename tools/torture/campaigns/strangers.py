@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from retinabench.core.untrusted import visible
+from retinabench.core.errors import visible
 from retinabench.data.dataset import SPLITS, Records
 from retinabench.data.prepared import FORMAT, write_shard
 from retinabench.predictions.io import write_predictions

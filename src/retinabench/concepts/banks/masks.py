@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from retinabench.concepts.banks.definition import BankDefinition, CocoFile, MaskFiles
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.patterns import groups_of
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
 from retinabench.data.archives import Files

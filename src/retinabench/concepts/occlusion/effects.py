@@ -30,8 +30,8 @@ from retinabench.core.results import Document
 from retinabench.core.version import __version__
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.preprocessing.graham import field_circle
-from retinabench.metrics.bootstrap import cluster_bootstrap, percentile_interval
 from retinabench.metrics.proportions import Interval
+from retinabench.metrics.weighted_images import cluster_bootstrap, percentile_interval
 
 Mask = NDArray[np.bool_]
 NARROWEST = 0.03  # of the side: width of the first window; each further one is twice as wide

@@ -25,10 +25,8 @@ from retinabench.concepts.occlusion.effects import (
     variants,
 )
 from retinabench.concepts.report.figures import RateMark, interval_panel
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError, Progress, csv_text
 from retinabench.core.files import write_bytes, write_json
-from retinabench.core.progress import QUIET, Progress
-from retinabench.core.untrusted import csv_text
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.loader import chunks
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess

@@ -18,8 +18,8 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees import SYNTHETIC, Examinee
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.report.figures import performance_panel
+from retinabench.core.errors import QUIET, Progress
 from retinabench.core.files import write_bytes
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import derive
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import WIDTH, LegendEntry, Line, Panel, canvas, draw_lines, drawing, mark

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.data.datasets.synthetic import read
 from retinabench.data.frozen.definition import HASH_BYTES, FrozenBenchmark, listing_sha256, truth_of
 from retinabench.data.prepare import prepare

@@ -20,8 +20,7 @@ from typing import Literal
 
 import torch
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.subprocesses import begin, cores, environment, threads
 from retinabench.experiments.engines.ray_cluster import ray_engine
 from retinabench.experiments.engines.scheduler import Job, JobEngine, JobResult, Outcome, ScheduledJob, State, compute

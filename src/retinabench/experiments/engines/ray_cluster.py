@@ -22,12 +22,10 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from retinabench.core.errors import InputError, WorkError, printable
+from retinabench.core.errors import QUIET, InputError, Progress, WorkError, open_in_place, printable
 from retinabench.core.files import atomic_write, read_checksums, settle, write_bytes
 from retinabench.core.files import check as check_file
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.subprocesses import environment, sleeping_threads
-from retinabench.core.untrusted import open_in_place
 from retinabench.experiments.engines.scheduler import Job, JobResult, Outcome, ScheduledJob, compute
 from retinabench.experiments.engines.worker import JobRequest, execute_request, host, request_for, run_request
 

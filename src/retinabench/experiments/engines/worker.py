@@ -23,12 +23,18 @@ from typing import TypeVar
 
 import torch
 
-from retinabench.core.errors import DivergedError, InputError, OutOfMemoryError, WorkError, printable
+from retinabench.core.errors import (
+    DivergedError,
+    InputError,
+    OutOfMemoryError,
+    Quiet,
+    WorkError,
+    open_in_place,
+    printable,
+)
 from retinabench.core.files import explain
-from retinabench.core.progress import Quiet
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import begin, environment
-from retinabench.core.untrusted import open_in_place
 from retinabench.core.version import __version__
 from retinabench.data.loader import is_out_of_memory
 from retinabench.data.tasks import load_task

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from pydantic import Field, StrictBool, StrictInt
 from torch import Tensor
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, kept_inside
 from retinabench.core.files import check
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, read_checked
-from retinabench.core.untrusted import kept_inside
 from retinabench.data.preprocessing.preprocess import Preprocess, Recipe
 from retinabench.data.tables import Feature
 from retinabench.experiments.config import Run, build_run

@@ -12,11 +12,9 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError, nearest, printable
+from retinabench.core.errors import QUIET, InputError, Progress, csv_text, nearest, printable
 from retinabench.core.files import atomic_write, write_bytes
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted import csv_text
 from retinabench.core.version import __version__
 from retinabench.data.archives import Files, open_files
 from retinabench.data.dataset import Records, referable

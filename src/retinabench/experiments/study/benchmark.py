@@ -6,8 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from retinabench.core.errors import WorkError
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, Progress, WorkError
 from retinabench.experiments.engines.scheduler import JobEngine
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import ResultRow, label_predictions

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.data.prepare import prepare
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.engines.scheduler import JobEngine
@@ -19,7 +18,7 @@ from retinabench.experiments.study.definition import Study, read_study
 from retinabench.experiments.study.summary import StudySummary
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.papers.claims import COUNTRY, SEVERITY, JudgedClaim, Models, judge_claims, write_claims
-from retinabench.reports.papers.collection import reduced
+from retinabench.reports.papers.measurements import reduced
 
 COUNTS = (
     35_126,

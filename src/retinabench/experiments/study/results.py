@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from retinabench.core.progress import Advance
+from retinabench.core.errors import Advance
 from retinabench.core.seeds import derive
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.prediction_files import ResultRow
 from retinabench.metrics.comparison import ScoreRanking, rank_methods
+from retinabench.metrics.image_sets import SetScores
 from retinabench.metrics.paired import aggregate, mean_over_subsets, ranks
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.score_results import SetScores
 from retinabench.metrics.scoring import score
 from retinabench.predictions.io import read_predictions
 

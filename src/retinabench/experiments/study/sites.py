@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import write_bytes, write_json
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.seeds import derive
 from retinabench.core.workspace import Workspace

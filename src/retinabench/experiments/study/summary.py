@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from retinabench.core.errors import QUIET, Progress
 from retinabench.core.files import write_bytes, write_json
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.experiments.config import PROTOCOL

@@ -26,7 +26,7 @@ from retinabench.fidelity.densities.density import find_density
 from retinabench.fidelity.densities.functions import Array, Floats
 from retinabench.fidelity.densities.moments import Moments, checked_draws, moments_of
 from retinabench.fidelity.submissions.submission import About, Budget, read_npz
-from retinabench.predictions.several import MAX_TITLE
+from retinabench.predictions.table import MAX_TITLE
 
 SCHEMA = "retinabench.fidelity-draws/1"
 FILE = "draws.npz"

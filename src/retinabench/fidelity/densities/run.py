@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retinabench.core.errors import InputError, nearest
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, InputError, Progress, nearest
 from retinabench.core.random_streams import torch_generator
 from retinabench.fidelity.densities.density import KnownDensity, find_density
 from retinabench.fidelity.densities.draws import write_draws

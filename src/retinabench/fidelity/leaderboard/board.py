@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from retinabench.core.errors import told_apart
 from retinabench.core.seeds import numpy_generator
-from retinabench.core.untrusted import told_apart
 from retinabench.fidelity.leaderboard.results import (
     FidelityBoards,
     FidelityEntry,
@@ -41,9 +41,9 @@ from retinabench.fidelity.scoring.measures import (
 from retinabench.fidelity.scoring.resolution import Contest, Resolution, places_of_ranks, resolve
 from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
-from retinabench.metrics.bootstrap import percentile_interval
 from retinabench.metrics.comparison import RankedModel, ScoreRanking, SetRanking
 from retinabench.metrics.paired import aggregate, ranks
+from retinabench.metrics.weighted_images import percentile_interval
 from retinabench.reports.leaderboard.submission import Kind
 
 REGRESSION = ("wasserstein", "w2", "w2_kit", "w2_as_printed", "rmse", "crps", "coverage_90")

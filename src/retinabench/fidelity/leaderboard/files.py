@@ -9,9 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.errors import InputError
-from retinabench.core.progress import QUIET, Progress
-from retinabench.core.untrusted import shown
+from retinabench.core.errors import QUIET, InputError, Progress, shown
 from retinabench.fidelity.densities.board import DensityBoard
 from retinabench.fidelity.densities.density import density_names
 from retinabench.fidelity.densities.draws import FILE as DRAWS_FILE

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from retinabench.core.errors import InputError, printable
+from retinabench.core.errors import InputError, printable, shown
 from retinabench.core.results import Document, JsonObject, json_content
-from retinabench.core.untrusted import shown
 from retinabench.fidelity.densities.board import DensityBoard
 from retinabench.fidelity.scoring.grading import Estimates, Evaluator
 from retinabench.fidelity.scoring.measures import ALL, MEASURES, RANKED, Estimate

@@ -25,12 +25,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from retinabench.core.errors import InputError, WorkError
+from retinabench.core.errors import QUIET, InputError, Progress, WorkError, kept_inside, open_in_place
 from retinabench.core.files import atomic_write, check, explain
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted import kept_inside, open_in_place
 from retinabench.core.workspace import Workspace
 from retinabench.fidelity.targets.density import Density
 from retinabench.methods import hmc

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, Progress
 from retinabench.core.random_streams import derive, numpy_generator, torch_generator
 from retinabench.core.results import vars_of
 from retinabench.fidelity import distances

@@ -33,11 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, StrictInt
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, json_object
 from retinabench.core.files import atomic_write, check
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
-from retinabench.core.untrusted import json_object
 from retinabench.fidelity.data_package import INSTALL, packaged
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.convergence import (

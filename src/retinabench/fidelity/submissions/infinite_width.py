@@ -35,8 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from retinabench.core.errors import InputError, WorkError
-from retinabench.core.progress import QUIET, Progress
+from retinabench.core.errors import QUIET, InputError, Progress, WorkError
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.version import __version__
 from retinabench.fidelity.reference.convergence import split_rhat

@@ -36,16 +36,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError
 
-from retinabench.core.errors import InputError, printable
+from retinabench.core.errors import InputError, json_object, printable
 from retinabench.core.files import check, write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.core.seeds import numpy_generator
 from retinabench.core.settings import Frozen
-from retinabench.core.untrusted import json_object
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.columns import MAX_VALUES
 from retinabench.predictions.io import DAMAGED_ARRAYS, METHODS, read_member, read_table
-from retinabench.predictions.several import MAX_TITLE
+from retinabench.predictions.table import MAX_TITLE
 
 Track = Literal["stated", "open", "infinite"]
 Floats = NDArray[np.floating]

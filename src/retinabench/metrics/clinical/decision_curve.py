@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.results import Document
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.screening_table import reading_calls, referral_shares, share_interval
 from retinabench.metrics.decisions import margin
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
-from retinabench.metrics.weighted_images import RankedImages
+from retinabench.metrics.weighted_images import RankedImages, cluster_codes
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
 

@@ -33,10 +33,7 @@ PREFIX = "reader_"  # of the columns that hold the calls of a reader
 
 @dataclass(frozen=True)
 class BesideReaders(Document):
-    """Sensitivity or specificity of every reader, of their mean for readers like these, and the model's less that mean.
-
-    `p_value` is of "the model's rate is that of the mean reader".
-    """
+    """Sensitivity or specificity of every reader, of the mean of readers like these, and the model's less that mean, with p of "no difference"."""
 
     images: int
     readers: Mapping[str, Interval]
@@ -89,10 +86,7 @@ def beside_readers(part: Predictions, called: Bools, codes: NDArray[np.intp]) ->
 def compare_with_readers(
     names: list[str], right: Floats, model: Floats, weight: Floats, codes: NDArray[np.intp]
 ) -> BesideReaders:
-    """Compare correct calls of readers, `right` (J, N), with those of the model (N,), each reader over images of `weight` (J, N).
-
-    Weights differ where each reader, and the model beside that reader, has a truth of its own.
-    """
+    """Compare correct calls of readers, `right` (J, N), with those of the model (N,), each over images of `weight` (J, N), where truths may differ by reader."""
     weight = weight * (right.shape[1] / weight.sum(axis=1, keepdims=True))
     readers = (clustered_proportion(row, each, codes) for row, each in zip(right, weight, strict=True))
     theirs, own = (_rates(calls, weight, codes) for calls in (right, np.broadcast_to(model, right.shape)))
@@ -116,10 +110,7 @@ def _covariance(parts: Floats) -> Floats:
 
 
 def over_readers(theta: Floats, covariance: Floats) -> tuple[Interval, float]:
-    """Return the mean of (J,) readers with its interval for other readers and patients, and p of "0".
-
-    `covariance` (J, J) is that over patients: of any statistic of a reader, such as a rate, an AUROC, or a difference of two.
-    """
+    """Return the mean of (J,) readers with its interval for other readers and patients, and p of "0"; `covariance` (J, J) is that over patients."""
     readers = len(theta)
     shared = float((covariance.sum() - np.trace(covariance)) / (readers * (readers - 1)))
     spread, mean = float(theta.var(ddof=1)), float(theta.mean())

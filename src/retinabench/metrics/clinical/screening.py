@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import InputError, shown
 from retinabench.core.results import (
     Document,
     IntervalRow,
@@ -21,9 +21,7 @@ from retinabench.core.results import (
     number_text,
     vars_of,
 )
-from retinabench.core.untrusted import shown
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
@@ -68,7 +66,7 @@ from retinabench.metrics.image_sets import SET_LABELS, inversion_notes
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_proportion, finite_or_none
 from retinabench.metrics.smooth_calibration import SmoothCalibration, smooth_calibration
-from retinabench.metrics.weighted_images import Cases, is_positive
+from retinabench.metrics.weighted_images import Cases, cluster_codes, is_positive
 from retinabench.predictions.check import Check, without_patients
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows
@@ -393,13 +391,11 @@ def clinic(
     """
     _check_stated((*prevalences, *([] if population is None else [population])), referral_cost, images_per_hour)
     if harm is not None and not 0 < harm < np.inf:
-        raise InputError(
-            f"the harm is {harm:g}", hint="Say how many false alarms weigh as much as a missed image, such as 20."
-        )
+        hint = "Say how many false alarms weigh as much as a missed image, such as 20."
+        raise InputError(f"the harm is {harm:g}", hint=hint)
     if not all(0 < one < 1 for one in goal):
-        raise InputError(
-            f"the goal is {goal}", hint="Sensitivity and specificity lie between 0 and 1, such as 0.85 and 0.8."
-        )
+        hint = "Sensitivity and specificity lie between 0 and 1, such as 0.85 and 0.8."
+        raise InputError(f"the goal is {goal}", hint=hint)
     if referral_threshold is None and referral_rate is None:
         referral_rate = 0.2
     check = Check(predictions.source)

@@ -30,7 +30,6 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, vars_of
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.decisions import FrozenThreshold, ReferralRule, referral_rules, referral_uncertainty
@@ -42,7 +41,7 @@ from retinabench.metrics.proportions import (
     share_of_two,
     shares_with_ends,
 )
-from retinabench.metrics.weighted_images import is_positive
+from retinabench.metrics.weighted_images import cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
 
@@ -91,10 +90,7 @@ def two_by_two(label: ArrayLike, positive: ArrayLike) -> TwoByTwo:
 
 
 def reading_calls(label: Bools, positive: Bools, referred: Bools, reader: tuple[float, float]) -> dict[str, Floats]:
-    """Return the probability with which each image is called positive in the end, under each reading of "referred".
-
-    Shapes: `label` (N,); `positive` and `referred` (N,) or (K, N), as what is returned.
-    """
+    """Return the probability with which each image is called positive in the end, under each reading; `label` (N,), the others (N,) or (K, N)."""
     if not all(0 <= rate <= 1 for rate in reader):
         raise InputError(f"the reader's sensitivity and specificity are {reader}", hint="Both lie in [0, 1].")
     said = positive.astype(np.float64)

@@ -63,11 +63,11 @@ from scipy import special
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject
-from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.sequence import SHARE, GoalSequence, certified
 from retinabench.metrics.intervals import holm
 from retinabench.metrics.proportions import effective_images
+from retinabench.metrics.weighted_images import cluster_codes
 
 Verdict = Literal["broken", "holds", "not refuted"]
 LEVEL = 0.05
@@ -117,11 +117,7 @@ def ratio_p_values(risk: LabelledRisk, level: float = LEVEL) -> tuple[float, flo
 
 
 def judge(risks: Sequence[LabelledRisk]) -> list[Refutation]:
-    """Judge several certified bounds, on one or several sets, by the labels of these sets.
-
-    `broken` and `holds` are each given at the family-wise level `LEVEL`: among all bounds that are kept, one is called broken with
-    at most this probability, and among all that are not kept one is called held.
-    """
+    """Judge certified bounds by the labels of their sets: of kept ones one is called broken, of broken ones one held, each with probability `LEVEL` at most."""
     if not risks:
         return []
     pairs = np.array([ratio_p_values(one, LEVEL) for one in risks])

@@ -31,11 +31,10 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document, number_text
-from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT, PER_PATIENT
 from retinabench.metrics.proportions import Interval, clopper_pearson, effective_images
-from retinabench.metrics.weighted_images import is_positive
+from retinabench.metrics.weighted_images import cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
 
@@ -137,12 +136,11 @@ def ratio_interval(num: Floats, den: Floats, patient: NDArray[np.intp], level: f
 
 def _severe(cases: ReferralCases) -> Bools:
     if cases.severe is None:
-        raise InputError(
-            "is missing",
-            column="grade",
-            hint="A goal for severe disease (grade 3 and 4) needs the grades of the images: add the column, or name it "
-            "with --column grade=NAME.",
+        hint = (
+            "A goal for severe disease (grade 3 and 4) needs the grades of the images: add the column, or name it "
+            "with --column grade=NAME."
         )
+        raise InputError("is missing", column="grade", hint=hint)
     return np.asarray(cases.severe, bool)
 
 

@@ -65,10 +65,7 @@ def orders(patients: int) -> NDArray[np.intp]:
 def evidence(
     sums: Floats, goal_errors: Floats, bound: float, delta: float, order: NDArray[np.intp], size: float | None = None
 ) -> Floats:
-    """Return the evidence against E[X] >= 0 in each of T tests of P patients; `sums`, `goal_errors` (T, P), `order` (R, P) -> (T,).
-
-    `size` is a first guess of the error of a patient who has one, `bound` if it is None.
-    """
+    """Return the evidence against E[X] >= 0 in each of T tests of P patients; `sums`, `goal_errors` (T, P), `order` (R, P), `size` a first guess of an error."""
     tests, patients = sums.shape
     first = bound if size is None else size
     counts = goal_errors > 0
@@ -141,10 +138,7 @@ class GoalSequence:
 
 @dataclass(frozen=True, eq=False)
 class _Path:
-    """Images in the order in which they are retained (referred, for the share referred), and what each adds to its patient.
-
-    Shapes: `place` (N,), `patient` (N,), `num` (N,), `den` (N,), `base` (P,).
-    """
+    """Images as they are retained (or referred, for the share referred), and what each adds to its patient: (N,), and `base` (P,)."""
 
     place: Floats
     patient: NDArray[np.intp]
@@ -196,8 +190,11 @@ def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, 
 
     def run(start: float, level: float) -> tuple[GoalSequence, bool]:
         """The result of a sequence, and whether it reached the end."""
-        steps = _steps(path, start, goal.max_risk, (bound, size), level, binomial=most_images == 1)
-        tested = _until_failure(steps, level)
+        tested: list[SequenceStep] = []  # up to the first failure, which is included
+        for step in _steps(path, start, goal.max_risk, (bound, size), level, binomial=most_images == 1):
+            tested.append(step)
+            if step.p_value > level:
+                break
         if not tested or not tested[0].patients:
             raise InputError(f"no validation image counts for {goal.target}")
         ended = tested[-1].p_value <= level
@@ -227,16 +224,6 @@ def _rule(place: float, cases: ReferralCases, goal: Goal) -> float:
     return math.inf if place >= u.max() else place
 
 
-def _until_failure(steps: Iterator[SequenceStep], delta: float) -> list[SequenceStep]:
-    """The tests up to the first failure, which is included."""
-    tested: list[SequenceStep] = []
-    for step in steps:
-        tested.append(step)
-        if step.p_value > delta:
-            break
-    return tested
-
-
 def _starts(path: _Path, least: int, share: float) -> tuple[float, float]:
     """The places at which `least` patients, or a share of all, and at which all retain an image that counts."""
     counts = path.den > 0
@@ -261,7 +248,8 @@ def _steps(
     counted = np.append(0, np.cumsum((path.num > 0) | (path.den > 0)))[ends]
     first = np.flatnonzero(np.diff(counted, prepend=-1))
     order, done, sums = orders(len(path.base)), 0, np.stack([np.zeros(len(path.base)), path.base])
-    for tests in filter(len, np.split(np.arange(len(first)), np.cumsum(_batches(len(first))))):
+    batches = [8, 16, 32, *[BATCH] * (len(first) // BATCH)]  # few at first, since most sequences are short
+    for tests in filter(len, np.split(np.arange(len(first)), np.cumsum(batches))):
         after = np.append(first, len(ends))[tests + 1]
         both = np.empty((len(tests), *sums.shape))
         for row, end in enumerate(ends[first[tests]]):
@@ -278,12 +266,6 @@ def _steps(
             for end in ends[begin:stop]:
                 place = float(path.place[end - 1]) if end else -math.inf
                 yield SequenceStep(place, float(n.sum()) / total if total else math.nan, patients, float(p))
-
-
-def _batches(tests: int) -> list[int]:
-    """Sizes of batches of tests that are done together: few at first, since most sequences are short."""
-    sizes = [8, 16, 32]
-    return [*sizes, *[BATCH] * (tests // BATCH)]
 
 
 def _at_most(events: NDArray[np.float64], trials: NDArray[np.float64], goal: float) -> NDArray[np.float64]:
@@ -303,10 +285,7 @@ def _refusal(first: SequenceStep, goal: float) -> tuple[str, bool]:
 def _needed(
     path: _Path, first: SequenceStep, goal: float, error: tuple[float, float], level: float, *, binomial: bool
 ) -> int | None:
-    """Return the number of patients with which `POWER` of the studies pass the first test, drawn from the patients of this one.
-
-    Sizes grow by a fifth, so that the number is at most that much too large; None beyond `MOST_NEEDED`.
-    """
+    """Return the number of patients, in steps of a fifth, with which `POWER` of the studies pass the first test; None beyond `MOST_NEEDED`."""
     seen, patients, rng = path.place <= first.threshold, len(path.base), np.random.default_rng([0x80, len(path.base)])
     num = np.bincount(path.patient[seen], path.num[seen], patients)
     den = path.base + np.bincount(path.patient[seen], path.den[seen], patients)

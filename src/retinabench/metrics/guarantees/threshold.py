@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Tabular, draw_intervals, json_content
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import cluster_codes
 from retinabench.metrics.clinical.groups import FEWEST_PATIENTS, group_members
 from retinabench.metrics.clinical.screening_table import referral_view_intervals
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases
 from retinabench.metrics.proportions import Interval
+from retinabench.metrics.weighted_images import cluster_codes
 from retinabench.predictions.check import eyes_of_one, refuse_alike, refuse_partly, without_patients
 from retinabench.predictions.table import Predictions
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 class Resemblance(Document):
     """The largest Kolmogorov-Smirnov distance of two sets, its permutation p-value, and the verdict at `level`."""
 
+    _also = ("alarm",)
+
     distance: float
     p_value: float
     level: float
@@ -40,9 +42,6 @@ class Resemblance(Document):
     def alarm(self) -> bool:
         """Whether exchangeability is refuted at `level`: the guarantee is then about other patients than these."""
         return self.p_value <= self.level
-
-    def to_dict(self) -> JsonObject:
-        return {**super().to_dict(), "alarm": self.alarm}
 
 
 def resemblance(
@@ -326,29 +325,20 @@ def of_file(source: str | None) -> Iterator[None]:
     except InputError as error:
         if error.column is None or error.file is not None:
             raise
-        raise InputError(error.problem, file=source, row=error.row, column=error.column, hint=error.hint) from None
+        raise error.again(file=source) from None
 
 
 def validation_and_test(predictions: Predictions, *, certifying: bool) -> dict[str, Predictions]:
-    """Return the in-domain validation images, and the test images of each domain that has some.
-
-    For a certificate, all images of a set have a patient, or none has.
-    """
+    """Return the in-domain validation images and the test images of each domain; for a certificate, all images of a set have a patient, or none has."""
     validation = predictions.select(domain="in_domain", split="validation")
     if validation is None:
-        raise InputError(
-            "holds no in-domain image of the validation split",
-            file=predictions.source,
-            hint="Mark the images that may choose the threshold by split = validation.",
-        )
+        hint = "Mark the images that may choose the threshold by split = validation."
+        raise InputError("holds no in-domain image of the validation split", file=predictions.source, hint=hint)
     found = {name: predictions.select(domain=name, split="test") for name in ("in_domain", "shifted")}
     tests = {name: part for name, part in found.items() if part is not None}
     if not tests:
-        raise InputError(
-            "holds no image of the test split",
-            file=predictions.source,
-            hint="Mark the images that the rule is tried on by split = test.",
-        )
+        hint = "Mark the images that the rule is tried on by split = test."
+        raise InputError("holds no image of the test split", file=predictions.source, hint=hint)
     for name, part in {"validation": validation, **tests}.items() if certifying else ():
         if part.patient_id is None and (eyes := eyes_of_one(part.image_id.tolist())) is not None:
             raise InputError(
@@ -369,12 +359,8 @@ def validation_and_test(predictions: Predictions, *, certifying: bool) -> dict[s
             if name == "shifted":
                 split = "shifted test split"
                 hint += " Where the other site numbers other patients alike, write the site before their ids."
-            raise InputError(
-                f"{len(both)} patients are in the validation and in the {split}, such as '{both[0][:60]}'",
-                file=validation.source,
-                column="patient_id",
-                hint=hint,
-            )
+            problem = f"{len(both)} patients are in the validation and in the {split}, such as '{both[0][:60]}'"
+            raise InputError(problem, file=validation.source, column="patient_id", hint=hint)
     return {"validation": validation, **tests}
 
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Row
-from retinabench.metrics.bootstrap import check_draws
 from retinabench.metrics.decisions import DecisionThreshold, FrozenThreshold, by_patient, referral_uncertainty
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify
@@ -31,6 +30,7 @@ from retinabench.metrics.guarantees.threshold import (
     validation_and_test,
 )
 from retinabench.metrics.proportions import Interval
+from retinabench.metrics.weighted_images import check_draws
 from retinabench.predictions.table import Predictions
 
 SCHEMA = "retinabench.transfer/3"
@@ -152,7 +152,10 @@ def transfer(
     """
     check_draws(bootstrap, seed)
     wanted, parts = as_goals(target, goal, goals), validation_and_test(predictions, certifying=delta is not None)
-    decision = _decision(predictions, threshold, certifying=delta is not None)
+    decision = DecisionThreshold.parse(threshold).freeze(predictions)
+    if delta is not None and decision.chosen_on == "validation":
+        problem = f"the threshold {decision.rule} is chosen on the validation images, which cannot certify it as well"
+        raise InputError(problem, hint=f"Fix a number beforehand, such as {decision.value:.3g} from earlier patients.")
     name = referral_uncertainty(parts["validation"], uncertainty, threshold=decision.value)[1]
     reference = reference_values(Watched.of(parts["validation"], name, None, decision=decision.value))
     if per == "patient":
@@ -171,15 +174,3 @@ def transfer(
     notes += [decision.note] if decision.note else []
     alone = TARGETS["sensitivity"].estimate(first, np.inf)
     return Transfer(per, name, decision, choice, certificate, alone, sets, reference, tuple(notes))
-
-
-def _decision(
-    predictions: Predictions, threshold: DecisionThreshold | float | str, *, certifying: bool
-) -> FrozenThreshold:
-    decision = DecisionThreshold.parse(threshold).freeze(predictions)
-    if certifying and decision.chosen_on == "validation":
-        raise InputError(
-            f"the threshold {decision.rule} is chosen on the validation images, which cannot certify it as well",
-            hint=f"Fix a number beforehand, such as {decision.value:.3g} from earlier patients.",
-        )
-    return decision

@@ -1,4 +1,4 @@
-"""Two thresholds: call, refer, or release.
+"""Two thresholds: call, refer, or release; and rules of their own for the groups of a column.
 
 **Two certificates.** The negative zone is a rule of its own: it retains the images with prob <= a, calls all of them negative, and refers
 the others. So is the positive zone, with -prob <= -b. `certificate.certify` widens each, a ascending and b descending, as long as its
@@ -18,7 +18,7 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, Row
-from retinabench.metrics.bootstrap import check_draws
+from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
@@ -41,7 +41,9 @@ from retinabench.metrics.guarantees.threshold import (
     on_sets,
     validation_and_test,
 )
+from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.proportions import Interval
+from retinabench.metrics.weighted_images import check_draws
 from retinabench.predictions.table import Predictions
 
 Floats = NDArray[np.float64]
@@ -124,10 +126,7 @@ def _plain(cases: ReferralCases, goals: Sequence[Goal]) -> Floats:
 
 
 def _apart(prob: Floats, weight: Floats, below: Floats, above: Floats) -> tuple[float | None, float | None]:
-    """The ends a < b of the zones that leave the fewest images to the expert; among equals two zones, and the smaller a.
-
-    Shapes: `prob` (N,), `weight` (N,), `below` (A,), `above` (B,).
-    """
+    """The ends a < b of the zones, of `below` (A,) and `above` (B,), that leave the expert the fewest images; among equals two zones, and the smaller a."""
     order = np.argsort(prob)
     cumulated = np.append(0.0, np.cumsum(weight[order]))
     a = np.append(-np.inf, below)
@@ -327,3 +326,45 @@ def _why(certificate: Certificate | None) -> str:
     if certificate.threshold == -math.inf:
         return "no image can be in it with this confidence"
     return "the images for which it is certified are all in the other zone"
+
+
+@dataclass(frozen=True)
+class Within(Document):
+    """The rules of the groups of a column by value, and why others have none (`left_out`).
+
+    Every group has thresholds of its own (Mondrian): what is certified of the average need not hold for a site or a camera. A group
+    is a study of its own, with its own validation and test images. With K groups in the column each is certified at delta / K, so that all
+    certificates hold together with probability at least 1 - delta; nothing is averaged over groups. A group in which nothing can be certified has no
+    threshold, and the expert reads its images.
+    """
+
+    _schema = "retinabench.within/1"
+
+    column: str
+    delta: float | None
+    groups: Mapping[str, Transfer | Triage]
+    left_out: Mapping[str, str]
+
+
+def within(
+    predictions: Predictions,
+    column: str,
+    delta: float | None,
+    choose: Callable[[Predictions, float | None], Transfer | Triage],
+) -> Within:
+    """Choose a rule in every group; `choose` takes its images and the share of delta of one group."""
+    labels = group_labels(predictions, column)
+    names = np.unique(labels).tolist()
+    share = None if delta is None else delta / len(names)
+    groups: dict[str, Transfer | Triage] = {}
+    left_out: dict[str, str] = {}
+    for name in names:
+        value = name.removeprefix(f"{column}: ")
+        try:
+            groups[value] = choose(predictions.take(np.flatnonzero(labels == name)), share)
+        except InputError as error:
+            left_out[value] = error.problem
+    if not groups:
+        problem = f"no group can choose a threshold: {next(iter(left_out.values()))}"
+        raise InputError(problem, file=predictions.source, column=column)
+    return Within(column, delta, groups, left_out)

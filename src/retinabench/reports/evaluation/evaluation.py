@@ -18,21 +18,26 @@ from retinabench.core.errors import InputError
 from retinabench.core.files import check
 from retinabench.metrics import classification
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.bootstrap import Statistic, cluster_bootstrap, cluster_codes, percentile_interval
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.decisions import binary_entropy, referral_uncertainty
-from retinabench.metrics.image_sets import kept_columns
+from retinabench.metrics.decisions import binary_entropy, compared_uncertainties, referral_uncertainty
+from retinabench.metrics.image_sets import Scores, kept_columns
 from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
 from retinabench.metrics.paired import Methods, PairedSet
 from retinabench.metrics.referral_curves import area_of, values_on_grid
-from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue, referred_scores
+from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
 from retinabench.metrics.rejection import Rejections, compare_uncertainties
-from retinabench.metrics.score_results import Scores
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
-from retinabench.metrics.weighted_images import Cases, Weighted, is_positive
+from retinabench.metrics.weighted_images import (
+    Cases,
+    Statistic,
+    Weighted,
+    cluster_bootstrap,
+    cluster_codes,
+    is_positive,
+    percentile_interval,
+)
 from retinabench.predictions.columns import DOMAINS
-from retinabench.predictions.several import Subsets, check_seeds, seeds_of
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.table import Predictions, Subsets, check_seeds, seeds_of
 from retinabench.reports.toolkit.figures import OTHERS, Mark, mark
 from retinabench.reports.toolkit.tables import Place, Quantity, pooled
 
@@ -89,10 +94,7 @@ class SetPredictions:
 
     @cached_property
     def oracle(self) -> Cases:
-        """The same images, referred in the order of their true loss: the best possible uncertainty (oracle referral).
-
-        At a threshold other than one half a correct prediction may have a larger loss than a wrong one: the wrong ones come first.
-        """
+        """The same images in the order of their true loss: the best uncertainty. At another threshold than one half, the wrong ones come first."""
         loss = np.empty(len(self))
         first = 100.0 * self.cases.error if self.threshold != 0.5 else 0.0
         loss[self.cases.order] = self.cases.log_loss + first
@@ -181,9 +183,8 @@ class EvaluationSettings(ScoreSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.01 <= self.referred <= 0.95:
-            raise InputError(
-                f"the share referred is {self.referred:g}", hint="Give a share between 0.01 and 0.95, such as 0.1."
-            )
+            hint = "Give a share between 0.01 and 0.95, such as 0.1."
+            raise InputError(f"the share referred is {self.referred:g}", hint=hint)
 
 
 DEFAULTS = EvaluationSettings()
@@ -307,10 +308,7 @@ class Evaluation:
         return found
 
     def controls(self, name: str) -> dict[str, dict[str, float]]:
-        """Return what the baseline scores, and the predictions of the leading method under random and oracle referral.
-
-        The baseline does not depend on the images: it always gives the larger class and the prevalence as P(referable).
-        """
+        """Return what the baseline scores, which does not depend on the images, and the leading method under random and oracle referral."""
         cases = self.cases.get((self.leader, name))
         if not cases:
             return {}
@@ -372,7 +370,7 @@ def evaluate_methods(
                 _add_estimates(found, i, name, [draws[name] for _, draws in scored if name in draws])
                 _add_curves(found, i, name)
         _add_changes(found, i)
-        if settings.rules == "corrected":
+        if settings.rules == "corrected" and compared_uncertainties(method.predictions[0], settings.uncertainty):
             compared = compare_uncertainties(
                 method.predictions[0], settings.uncertainty, threshold=found.files[i][0].threshold.value,
                 bootstrap=settings.bootstrap, seed=settings.seed,
@@ -454,13 +452,10 @@ def _add_estimates(found: Evaluation, i: int, name: str, draws: Sequence[Floats]
     found.estimates.update({(i, name, key): quantity for key, quantity in own.items()})
     blocks = [file[name].scores for file in found.files[i] if name in file.sets]
     for key in {key for block in blocks for key in block}:
-        found.estimates[i, name, key] = _of_files([block[key] for block in blocks], own.get(key))
-
-
-def _of_files(scores: Sequence[ScoreValue], own: Quantity | None) -> Quantity:
-    """Merge the scores of the seeds: their mean, its standard error, and the interval of the mean."""
-    mean = pooled(scores)
-    return mean if own is None or len(scores) == 1 else replace(mean, low=own.low, high=own.high)
+        mean = pooled([block[key] for block in blocks])
+        if key in own and len(blocks) > 1:  # of several seeds, the interval is that of the mean
+            mean = replace(mean, low=own[key].low, high=own[key].high)
+        found.estimates[i, name, key] = mean
 
 
 def _add_curves(found: Evaluation, i: int, name: str) -> None:

@@ -87,11 +87,7 @@ def _dip(e: Evaluation, name: str) -> Fact | None:
 
 
 def _retained(e: Evaluation, name: str) -> Fact | None:
-    """What referral does to the composition of a set, by the leading method: before, and among the retained images.
-
-    `change` is 1 or -1 where the share of referable images rises or falls, 0 where this is not shown; `below_baseline` tells whether
-    the accuracy after referral lies below always giving the retained images the answer of their larger class.
-    """
+    """What referral does to the composition of a set: `change` of the share of referable images, 0 where none is shown, and whether it falls `below_baseline`."""
     case = e.first(e.leader, name)
     if case is None:
         return None
@@ -150,10 +146,7 @@ def _missed(e: Evaluation, name: str) -> Fact | None:
 
 
 def _order(e: Evaluation) -> Fact | None:
-    """Of which methods the leading one is ahead by paired intervals on the last set, and which it cannot be told from (`level`).
-
-    `gap` is its difference from the `nearest` of those behind.
-    """
+    """Of which methods the leading one is ahead on the last set, with the `gap` from the `nearest`, and which it cannot be told from (`level`)."""
     leads = e.leads()
     if not leads or not e.same_images:
         return None
@@ -184,10 +177,7 @@ FILE_COLUMNS = {
 
 
 def score_tables(e: Evaluation) -> list[Table]:
-    """Return methods by scores, one table per set, with the baseline, and random and oracle referral of the leading method.
-
-    A score that no method has on any set (the published rules know fewer) has no column.
-    """
+    """Return methods by scores that any of them has, one table per set, with the baseline, and random and oracle referral of the leading method."""
     shown = [score for score in MAIN if any(e.get(i, name, score).defined for i, name in e.cases)]
     columns = [Column(SCORES[score].heading) for score in shown]
     tables = []
@@ -206,10 +196,7 @@ def score_tables(e: Evaluation) -> list[Table]:
 
 
 def retained_tables(e: Evaluation) -> list[Table]:
-    """Return the scores of the retained images, one table per set: accuracy alone does not show which images are referred.
-
-    The last row is the leading method before referral.
-    """
+    """Return the scores of the retained images, one table per set, and in the last row the leading method before referral."""
     columns = [Column(e.spec(e.at(score)).label) for score in RETAINED]
     forms = {score: FORMATS.get(score, THREE_DIGITS) for score in RETAINED}
     tables = []
@@ -288,10 +275,7 @@ EACH = 6
 
 
 def example_groups(evaluation: Evaluation, images: ImageSource | None) -> list[dict[str, Any]]:
-    """Return the first examples of each kind of the leading method over all sets, and how many images there are of it.
-
-    Missed disease is ordered by whether it is retained at the share referred, then by severity, then by uncertainty.
-    """
+    """Return the first examples of each kind of the leading method, and how many there are; missed disease by retained, severity, uncertainty."""
     case = evaluation.first(evaluation.leader, evaluation.sets[-1])
     if case is None:
         return []

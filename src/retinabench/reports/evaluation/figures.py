@@ -19,27 +19,8 @@ from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.rejection import REMOVED, Rejections
 from retinabench.reports.evaluation.evaluation import BINS, FEWEST, GRID, MOST_COLORS, Evaluation, SetPredictions
 from retinabench.reports.grades import Seeds, confusion_table, scores_table, sets_table
-from retinabench.reports.toolkit.figures import (
-    BAD,
-    FAINT,
-    GOOD,
-    INK,
-    MUTED,
-    TEXT,
-    WIDTH,
-    Line,
-    Mark,
-    Panel,
-    canvas,
-    diagonal,
-    draw_lines,
-    goal_region,
-    light_grid,
-    percent_axis,
-    thin,
-    to_svg,
-)
-from retinabench.reports.toolkit.figures import mark as numbered_mark
+from retinabench.reports.toolkit import figures as style
+from retinabench.reports.toolkit.figures import Line, Mark, Panel
 from retinabench.reports.toolkit.tables import percent, plain
 
 HEIGHT = 300
@@ -54,36 +35,33 @@ LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
 def referral_panel(
     lines: Sequence[Line], controls: Sequence[Control], *, label: str, limits: tuple[float, float], referred: float
 ) -> Figure:
-    figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    axes.axvline(referred, color=FAINT, linewidth=1.2, zorder=1)
+    figure, [[axes]] = style.canvas(style.WIDTH, HEIGHT)
+    axes.axvline(referred, color=style.FAINT, linewidth=1.2, zorder=1)
     _draw_controls(axes, controls, limits)
-    draw_lines(axes, lines)
+    style.draw_lines(axes, lines)
     axes.set(xlim=(0, 1), ylim=limits, xlabel="referred to the expert", ylabel=label)
-    percent_axis(axes.xaxis)
+    style.percent_axis(axes.xaxis)
     axes.yaxis.set_major_locator(MaxNLocator(5))
-    light_grid(axes, "y")
+    style.light_grid(axes, "y")
     return figure
 
 
 def roc_panel(lines: Sequence[Line]) -> Figure:
-    figure, [[axes]] = canvas(WIDTH, WIDTH)
-    diagonal(axes)
-    draw_lines(axes, lines)
-    goal_region(axes, *NHS, markersize=6)
+    figure, [[axes]] = style.canvas(style.WIDTH, style.WIDTH)
+    style.diagonal(axes)
+    style.draw_lines(axes, lines)
+    style.goal_region(axes, *NHS, markersize=6)
     axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel="1 − specificity", ylabel="sensitivity", aspect="equal")
     axes.set(xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
     return figure
 
 
 def histogram_panel(columns: Mapping[str, SetPredictions], *, limits: tuple[float, float], label: str) -> Figure:
-    """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below it.
-
-    Each half is scaled to its own tallest bar, because the figure compares positions; the number of images is printed beside it.
-    """
+    """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below, each half scaled to its own tallest bar."""
     graded = any(column.grade is not None for column in columns.values())
     rows = [0, 1, 2, 3, 4] if graded else [None]
     height = 56 + (80 if graded else 170) * len(rows)
-    figure, grid = canvas(WIDTH, height, len(rows), len(columns), sharex=True)
+    figure, grid = style.canvas(style.WIDTH, height, len(rows), len(columns), sharex=True)
     edges = np.linspace(*limits, 25)
     for number, (name, column) in enumerate(columns.items()):
         for row, grade in enumerate(rows):
@@ -94,9 +72,9 @@ def histogram_panel(columns: Mapping[str, SetPredictions], *, limits: tuple[floa
                 chosen = known == grade
             _draw_histogram(axes, column.uncertainty[chosen], column.correct[chosen], edges)
             if grade is not None and number == 0:
-                axes.set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=TEXT)
-        grid[0][number].set_title(SET_LABELS[name], fontsize=TEXT, color=INK, loc="left")
-        grid[-1][number].set_xlabel(label, fontsize=TEXT)
+                axes.set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=style.TEXT)
+        grid[0][number].set_title(SET_LABELS[name], fontsize=style.TEXT, color=style.INK, loc="left")
+        grid[-1][number].set_xlabel(label, fontsize=style.TEXT)
         for axes in (line[number] for line in grid[:-1]):
             axes.tick_params(bottom=False)
     return figure
@@ -104,15 +82,15 @@ def histogram_panel(columns: Mapping[str, SetPredictions], *, limits: tuple[floa
 
 def reliability_panel(points: Sequence[tuple[str, Floats, Floats, Floats, Floats]], counts: Sequence[Floats]) -> Figure:
     """Draw observed against predicted share of referable images. Shapes: `points` (B,)."""
-    figure, [[axes]] = canvas(WIDTH, WIDTH)
-    diagonal(axes)
+    figure, [[axes]] = style.canvas(style.WIDTH, style.WIDTH)
+    style.diagonal(axes)
     edges = np.linspace(0, 1, 21)
     for (color, x, y, low, high), count in zip(points, counts, strict=True):
         share = count / max(count.sum(), 1)
         axes.stairs(0.25 * share, edges, color=color, fill=True, alpha=0.25, linewidth=0)
         axes.errorbar(
             x, y, yerr=np.abs(np.stack([y - low, high - y])), color=color, linewidth=1.3,
-            elinewidth=0.9, marker="o" if color == GOOD else "s", markersize=4, capsize=0,
+            elinewidth=0.9, marker="o" if color == style.GOOD else "s", markersize=4, capsize=0,
         )  # fmt: skip
     axes.set(
         xlim=(0, 1), ylim=(0, 1.005), xlabel="predicted P(referable)", ylabel="observed share referable",
@@ -126,30 +104,30 @@ def _draw_controls(axes: Axes, controls: Sequence[Control], limits: tuple[float,
     """Draw the controls; their labels stand outside at the height of their ends, at least a line apart."""
     ends = []
     for label, *curve in controls:
-        x, y = map(thin, curve)
-        axes.plot(x, y, color=MUTED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2)
+        x, y = map(style.thin, curve)
+        axes.plot(x, y, color=style.MUTED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=2)
         if (known := y[np.isfinite(y)]).size:
             share = (known[-1] - limits[0]) / (limits[1] - limits[0])
             ends.append((float(np.clip(share, 0.02, 0.98)), label))
     lowest = -1.0
     for share, label in sorted(ends):
         lowest = max(share, lowest + 0.065)
-        axes.text(1.015, lowest, label, transform=axes.transAxes, fontsize=TEXT, color=MUTED, va="center")
+        axes.text(1.015, lowest, label, transform=axes.transAxes, fontsize=style.TEXT, color=style.MUTED, va="center")
 
 
 def _draw_histogram(axes: Axes, values: Floats, correct: Bools, edges: Floats) -> None:
     right, _ = np.histogram(values[correct], edges)
     wrong, _ = np.histogram(values[~correct], edges)
-    axes.stairs(right / max(right.max(), 1), edges, color=GOOD, fill=True, alpha=0.8, linewidth=0)
-    axes.stairs(-wrong / max(wrong.max(), 1), edges, color=BAD, fill=True, alpha=0.9, linewidth=0)
-    axes.axhline(0, color=MUTED, linewidth=0.6)
+    axes.stairs(right / max(right.max(), 1), edges, color=style.GOOD, fill=True, alpha=0.8, linewidth=0)
+    axes.stairs(-wrong / max(wrong.max(), 1), edges, color=style.BAD, fill=True, alpha=0.9, linewidth=0)
+    axes.axhline(0, color=style.MUTED, linewidth=0.6)
     axes.set(xlim=(edges[0], edges[-1]), ylim=(-1.25, 1.25), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.spines["left"].set_visible(False)
     axes.spines["bottom"].set_visible(False)
-    for height, count, color in ((0.35, right.sum(), GOOD), (-0.35, wrong.sum(), BAD)):
+    for height, count, color in ((0.35, right.sum(), style.GOOD), (-0.35, wrong.sum(), style.BAD)):
         place = axes.get_yaxis_transform()
-        axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=TEXT, color=color, va="center")
+        axes.text(1.02, height, f"{int(count)}", transform=place, fontsize=style.TEXT, color=color, va="center")
 
 
 def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:
@@ -198,7 +176,7 @@ def roc_panels(evaluation: Evaluation) -> list[Panel]:
             said = f"Area under the curve: {areas}. The NHS standard lies at a false-positive rate of {NHS[0]} and a sensitivity of {NHS[1]}."
             title = f"ROC curves, {SET_LABELS[name].lower()}"
             figure = roc_panel(lines)
-            svg = to_svg(figure, f"roc-{name}", title=title, description=said)
+            svg = style.to_svg(figure, f"roc-{name}", title=title, description=said)
             out.append(Panel(SET_LABELS[name], svg))
         else:
             caption = "No ROC curve: this set has images of one class only."
@@ -233,7 +211,7 @@ def _referral_panels(evaluation: Evaluation, metric: str, sets: Sequence[str], f
         figure = referral_panel(lines[name], controls[name], label=label, limits=limits, referred=referred)
         title = f"{label} of the retained images against the share referred, {SET_LABELS[name].lower()}"
         said = _at_share(evaluation, name, metric)
-        svg = to_svg(figure, figure_id or f"referral-{metric}-{name}", title=title, description=said)
+        svg = style.to_svg(figure, figure_id or f"referral-{metric}-{name}", title=title, description=said)
         caption = _composition(evaluation, name) if metric == "accuracy" else ""
         panels.append(Panel(SET_LABELS[name], svg, caption))
     return panels
@@ -283,7 +261,7 @@ def histogram_panels(evaluation: Evaluation) -> list[Panel]:
             f"{SET_LABELS[n].lower()}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
             for n, c in found.items()
         )
-        svg = to_svg(figure, f"histogram-{i}", title=f"Uncertainty of {method.name} by grade", description=errors)
+        svg = style.to_svg(figure, f"histogram-{i}", title=f"Uncertainty of {method.name} by grade", description=errors)
         panels.append(Panel(method.name, svg))
     return panels
 
@@ -293,7 +271,7 @@ def _median(values: Floats) -> str:
 
 
 def reliability_panels(evaluation: Evaluation) -> list[Panel]:
-    colors = {"in_domain": GOOD, "shifted": BAD}
+    colors = {"in_domain": style.GOOD, "shifted": style.BAD}
     panels = []
     for i, method in enumerate(evaluation.methods):
         places, counts, said = [], [], []
@@ -311,7 +289,7 @@ def reliability_panels(evaluation: Evaluation) -> list[Panel]:
             )
         if places:
             figure = reliability_panel(places, counts)
-            svg = to_svg(
+            svg = style.to_svg(
                 figure, f"reliability-{i}",
                 title=f"Reliability of {method.name}, positive class", description="; ".join(said),
             )  # fmt: skip
@@ -320,29 +298,29 @@ def reliability_panels(evaluation: Evaluation) -> list[Panel]:
 
 
 def rejection_panel(one: Rejections, name: str, figure_id: str) -> Panel:
-    lines = [Line(numbered_mark(number), REMOVED, each.curve) for number, each in enumerate(one.uncertainties.values())]
+    lines = [Line(style.mark(number), REMOVED, each.curve) for number, each in enumerate(one.uncertainties.values())]
     low, high = one.random
     least = min(float(low.min()), *(float(line.y.min()) for line in lines))
-    figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    axes.fill_between(REMOVED, low, high, color=FAINT, linewidth=0)
+    figure, [[axes]] = style.canvas(style.WIDTH, HEIGHT)
+    axes.fill_between(REMOVED, low, high, color=style.FAINT, linewidth=0)
     limits = (least - 0.1 * (1 - least) - 1e-3, 1 + 0.02 * (1 - least))
     _draw_controls(axes, [("random", REMOVED, (low + high) / 2), ("oracle", REMOVED, one.oracle_curve)], limits)
-    draw_lines(axes, lines)
+    style.draw_lines(axes, lines)
     axes.set(xlim=(0, 1), ylim=limits, xlabel="removed, the most uncertain first", ylabel="accuracy of the rest")
-    percent_axis(axes.xaxis)
-    light_grid(axes, "y")
+    style.percent_axis(axes.xaxis)
+    style.light_grid(axes, "y")
     said = "; ".join(f"{key}: RC-Index {plain(each.index, 4)}" for key, each in one.uncertainties.items())
     title = f"Accuracy of the retained images by uncertainty, {SET_LABELS[name].lower()}"
-    return Panel(SET_LABELS[name], to_svg(figure, figure_id, title=title, description=said))
+    return Panel(SET_LABELS[name], style.to_svg(figure, figure_id, title=title, description=said))
 
 
 def curve_figure(lines: Mapping[str, tuple[Mark, GradeScores]]) -> Figure:
-    figure, [[axes]] = canvas(WIDTH, 300)
-    draw_lines(axes, [Line(mark, *one.curve.values()) for mark, one in lines.values()])
+    figure, [[axes]] = style.canvas(style.WIDTH, 300)
+    style.draw_lines(axes, [Line(mark, *one.curve.values()) for mark, one in lines.values()])
     axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel="error in grades of the retained")
     axes.set_ylim(bottom=0)
-    percent_axis(axes.xaxis)
-    light_grid(axes, "y")
+    style.percent_axis(axes.xaxis)
+    style.light_grid(axes, "y")
     return figure
 
 

@@ -19,11 +19,10 @@ from rich.text import Text
 from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.decisions import DEFAULT
-from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.image_sets import FEW_PATIENTS, POOR, SET_LABELS, Baseline, Kind, Scores, SetScores, judge
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.rejection import Rejections
-from retinabench.metrics.score_results import FEW_PATIENTS, POOR, Baseline, Kind, Scores, SetScores, judge
 from retinabench.reports import grades
 from retinabench.reports.toolkit.pages import counted, macros
 from retinabench.reports.toolkit.tables import (
@@ -229,11 +228,7 @@ def scores_json(
 
 @dataclass(frozen=True)
 class Worth:
-    """The facts about one method on one set.
-
-    `kind` is the verdict (see `judge`); `baseline` that of the first seed; `scores` holds those of `USED`, `net_benefit_gain` and
-    `brier_skill`.
-    """
+    """The facts about one method on one set: the verdict (see `judge`), the baseline of the first seed, and the scores that sentences name."""
 
     method: str
     set: str

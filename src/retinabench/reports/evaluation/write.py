@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError
+from retinabench.core.errors import Progress as Bars
 from retinabench.core.files import check_writable, write_bytes, write_json
-from retinabench.core.progress import QUIET
-from retinabench.core.progress import Progress as Bars
 from retinabench.core.results import JsonObject, json_content
 from retinabench.data.prepared import open_data
 from retinabench.metrics import classification
@@ -22,8 +21,8 @@ from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules
-from retinabench.predictions.several import ReadEach, find_files, join_folds, method_names, read_each
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.io import ReadEach, find_files, read_each
+from retinabench.predictions.table import Predictions, join_folds, method_names
 from retinabench.predictions.values import SEVERE
 from retinabench.reports.evaluation import facts, figures
 from retinabench.reports.evaluation.evaluation import (
@@ -207,10 +206,7 @@ def write_report(
     images: ImageSource | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Score methods and write `index.html`, `scores.json`, `policies.json` and `table.csv` into `out`.
-
-    The same arguments give the same bytes. The page needs no network.
-    """
+    """Score methods and write `index.html`, `scores.json`, `policies.json` and `table.csv` into `out`; the same arguments give the same bytes."""
     tell = progress or (lambda _share: None)
     found = evaluate_methods(methods, settings, progress=lambda share: tell(SCORED * share))
     page = write_evaluation(found, Path(out), title=title, images=images)
@@ -265,11 +261,7 @@ def percent_steps(advance: Callable[[int], None]) -> Progress:
 
 
 def score_records(evaluation: Evaluation) -> list[JsonObject]:
-    """Return, per file, the method's name under `entry`, `Scores.to_dict()`, and what the report adds to it.
-
-    `report` holds, per set, the numbers of the page that `score` does not give (at the share referred);
-    `controls`, at the leading method, random and oracle referral.
-    """
+    """Return, per file, the method (`entry`), `Scores.to_dict()`, and per set what the page adds (`report`), with `controls` at the leading method."""
     records = []
     for i, method in enumerate(evaluation.methods):
         for k, scores in enumerate(evaluation.files[i]):
@@ -387,10 +379,7 @@ def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
 
 
 def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[dict[str, Any]]:
-    """Return what the leading method and the reader do on each set at the stated pair of thresholds.
-
-    Numbers of images, of referable ones missed without referral (`alone`), the same of grade 3 and 4, and the outcome with referral.
-    """
+    """Return what the leading method and the reader do on each set at the stated pair of thresholds, and what is missed without referral (`alone`)."""
     found, grid = [], grids[evaluation.leader]
     i, j = grid.frozen
     for name, groups in grid.outcomes.items():

@@ -21,16 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from retinabench.core.errors import InputError, nearest, printable
+from retinabench.core.errors import QUIET, InputError, Progress, nearest, printable
 from retinabench.core.files import write_bytes
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import JsonObject, json_content
 from retinabench.data.frozen.definition import FrozenBenchmark, benchmark_names, frozen_benchmark, truth_of
 from retinabench.metrics.comparison import RankedModel, ScoreRanking, SetRanking, rank_methods
 from retinabench.metrics.registry import SCORES as SPECS
-from retinabench.predictions.io import read_predictions
-from retinabench.predictions.several import find_files, method_names
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.io import find_files, read_predictions
+from retinabench.predictions.table import Predictions, method_names
 from retinabench.reports.leaderboard.submission import (
     Card,
     Kind,

@@ -28,9 +28,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import check, json_text, write_bytes
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import IntervalRow, JsonObject, draw_intervals
 from retinabench.core.workspace import Workspace
 from retinabench.metrics.arrays import Floats

@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, StringConstraints, ValidationError, field_validator
 
-from retinabench.core.errors import InputError, nearest
+from retinabench.core.errors import InputError, nearest, visible
 from retinabench.core.files import check, json_text, sha256, write_bytes
 from retinabench.core.settings import Frozen, first_problem
-from retinabench.core.untrusted import visible
 from retinabench.data.frozen.definition import (
     BenchmarkTruth,
     FrozenBenchmark,

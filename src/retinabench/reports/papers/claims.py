@@ -18,15 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
+from retinabench.core.errors import QUIET, Progress
 from retinabench.core.files import write_bytes, write_json
-from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import Document
 from retinabench.core.seeds import derive
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.intervals import difference_method, holm, patients_of
 from retinabench.metrics.paired import PairedSet, PairTest, Side, mean_difference, paired_sets, seed_effects
-from retinabench.predictions.several import Subsets, align
-from retinabench.predictions.table import Predictions
+from retinabench.predictions.table import Predictions, Subsets, align
 from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Row, Table, p_value, to_markdown
 
 LEVEL = 0.95

@@ -15,7 +15,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
@@ -260,11 +259,17 @@ def image_figures(folder: Path, rules: str, labels: Mapping[str, int]) -> list[P
     chosen = [found[k] for k in np.unique(np.linspace(0, len(found) - 1, SHOWN).round().astype(int))]
     how = "exactly as released" if rules == "published" else "by the corrected form of Graham's preprocessing"
     blur = "A smaller blur constant averages over a larger surround and keeps more signal and more noise."
-    classes = [[path for path in found if labels.get(path.stem) == label][:CLASS_SHOWN] for label in (0, 1)]
+    classes = [
+        [(path, Recipe(SIDE, "crop")) for path in found if labels.get(path.stem) == label][:CLASS_SHOWN]
+        for label in (0, 1)
+    ]
+    recipes = [Recipe(SIDE, "none"), *(Recipe(SIDE, "graham", one, rules == "published") for one in BLURS)]
+    by_blur = [[(path, recipe) for recipe in recipes] for path in chosen]
+    both = [[(path, recipe) for path in chosen] for recipe in (recipes[0], recipes[-1])]
     of_class = (
         [
             PaperFigure("figure-01-classes", "1", "Images of both classes",
-                        "Above: label 0, not referable. Below: label 1, referable.", partial(_by_class, classes)),
+                        "Above: label 0, not referable. Below: label 1, referable.", partial(_sheet, classes, ["not referable", "referable"])),
         ]
         if all(len(paths) == CLASS_SHOWN for paths in classes)
         else []
@@ -272,9 +277,9 @@ def image_figures(folder: Path, rules: str, labels: Mapping[str, int]) -> list[P
     return [
         *of_class,
         PaperFigure("figure-06-preprocessing", "6 and 7", "Images before and after preprocessing",
-                    f"Above: original images. Below: the same {how}, blur 30.", partial(_before_and_after, chosen, rules)),
+                    f"Above: original images. Below: the same {how}, blur 30.", partial(_sheet, both, ["original", "blur 30"])),
         PaperFigure("figure-18-blur-examples", "18", "Preprocessing by blur constant", f"Images {how}. {blur}",
-                    partial(_by_blur, chosen, rules)),
+                    partial(_sheet, by_blur, ["original", *(f"blur {one}" for one in BLURS)], by_row=False)),
     ]  # fmt: skip
 
 
@@ -313,34 +318,11 @@ def _pipeline(sets: Sequence[str], means: Mapping[tuple[str, str], float]) -> Fi
     return figure
 
 
-def _read(path: Path, blur: int | None, rules: str) -> NDArray[np.uint8]:
-    recipe = Recipe(SIDE, "none") if blur is None else Recipe(SIDE, "graham", blur, rules == "published")
-    return preprocess_bytes(path.read_bytes(), recipe, str(path))
-
-
-def _before_and_after(paths: Sequence[Path], rules: str) -> Figure:
-    rows = [[_read(path, blur, rules) for path in paths] for blur in (None, 30)]
-    return _sheet(rows, ["original", "blur 30"], by_row=True)
-
-
-def _by_class(classes: Sequence[Sequence[Path]]) -> Figure:
-    rows = [
-        [preprocess_bytes(path.read_bytes(), Recipe(SIDE, "crop"), str(path)) for path in paths] for paths in classes
-    ]
-    return _sheet(rows, ["not referable", "referable"], by_row=True)
-
-
-def _by_blur(paths: Sequence[Path], rules: str) -> Figure:
-    recipes = (None, *BLURS)
-    rows = [[_read(path, blur, rules) for blur in recipes] for path in paths]
-    return _sheet(rows, ["original", *(f"blur {blur}" for blur in BLURS)], by_row=False)
-
-
-def _sheet(rows: Sequence[Sequence[NDArray[np.uint8]]], names: Sequence[str], *, by_row: bool) -> Figure:
+def _sheet(rows: Sequence[Sequence[tuple[Path, Recipe]]], names: Sequence[str], *, by_row: bool = True) -> Figure:
     figure, grid = canvas(104 * len(rows[0]) + 20, 104 * len(rows) + 20, len(rows), len(rows[0]), text=11)
     for row, (line, images) in enumerate(zip(grid, rows, strict=True)):
-        for column, (axes, shown) in enumerate(zip(line, images, strict=True)):
-            axes.imshow(shown, interpolation="lanczos")
+        for column, (axes, (path, recipe)) in enumerate(zip(line, images, strict=True)):
+            axes.imshow(preprocess_bytes(path.read_bytes(), recipe, str(path)), interpolation="lanczos")
             axes.set(xticks=[], yticks=[])
             for spine in axes.spines.values():
                 spine.set_visible(False)

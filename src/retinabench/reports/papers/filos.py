@@ -89,11 +89,7 @@ def _printed_sets(results: TaskResults) -> tuple[str, ...]:
 
 
 def filos_leaderboard(results: TaskResults) -> dict[str, bytes]:
-    """Return the leaderboard's files by their path below its folder.
-
-    Mean and std are over runs, the std with ddof 1; it is empty for a single run. A share at which the value is undefined
-    has no row.
-    """
+    """Return the leaderboard's files by path: mean and std (ddof 1, empty for one run) over runs, without shares at which a value is undefined."""
     files = {}
     for name, benchmark in BENCHMARKS.items():
         if not results.holds(name):

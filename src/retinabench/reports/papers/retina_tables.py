@@ -15,16 +15,8 @@ from retinabench.metrics import published
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.intervals import holm
 from retinabench.metrics.registry import SCORES
-from retinabench.reports.papers.measurements import (
-    JOINT_CRITERION,
-    STANDARD_BLUR,
-    Collection,
-    Key,
-    MethodRuns,
-    TaskResults,
-    criterion_title,
-    has_set,
-)
+from retinabench.reports.papers import measurements
+from retinabench.reports.papers.measurements import Collection, Key, MethodRuns, TaskResults
 from retinabench.reports.toolkit.tables import Block, Cell, Column, NumberFormat, Quantity, Row, Table
 
 NUMBERS = {  # (kind, task, tuned on the joint validation set)
@@ -105,8 +97,8 @@ def _label(score: str) -> str:
 
 def _table(kind: str, results: TaskResults, title: str, caption: str, blocks: Sequence[Block]) -> Table:
     number = ""
-    if results.criterion in ("", "in_domain_auroc", JOINT_CRITERION):
-        number = str(NUMBERS.get((kind, results.kind, results.criterion == JOINT_CRITERION), ""))
+    if results.criterion in ("", "in_domain_auroc", measurements.JOINT_CRITERION):
+        number = str(NUMBERS.get((kind, results.kind, results.criterion == measurements.JOINT_CRITERION), ""))
     name = "-".join(part for part in ("table", number.zfill(2) * bool(number), kind, results.slug) if part)
     facts = {"task": results.task, "dataset": results.dataset, "criterion": results.criterion}
     return Table(caption, blocks, "Method", name=name, title=f"{title}, {results.title()}", number=number, facts=facts)
@@ -114,7 +106,7 @@ def _table(kind: str, results: TaskResults, title: str, caption: str, blocks: Se
 
 def _standard(kind: str, results: TaskResults, rules: str) -> Table | str:
     if not results.methods:
-        return results.missing(kind, f"a file at the standard blur {STANDARD_BLUR}")
+        return results.missing(kind, f"a file at the standard blur {measurements.STANDARD_BLUR}")
     if kind == "referral":
         blocks = _referral_blocks(results.methods, results, rules)
     elif kind == "prediction":
@@ -127,7 +119,7 @@ def _standard(kind: str, results: TaskResults, rules: str) -> Table | str:
 def _referral_blocks(methods: Sequence[MethodRuns], results: TaskResults, rules: str) -> list[Block]:
     blocks = []
     for name in ("in_domain", "shifted"):
-        if has_set(methods, name):
+        if measurements.has_set(methods, name):
             columns = referral_columns(name, _REFERRED)
             title = _BLOCK_TITLES.get((results.kind, name), SET_LABELS[name])
             blocks.append(Block(columns, method_rows(methods, columns, rules, PERCENT), title))
@@ -150,7 +142,7 @@ def _score_blocks(results: TaskResults, parts: Sequence[Sequence[str]], sets: Se
 
 def _detection(collection: Collection) -> Table | str:
     found = [results for results in collection.results if results.holds("joint")]
-    primary = [results for results in found if results.criterion != JOINT_CRITERION] or found
+    primary = [results for results in found if results.criterion != measurements.JOINT_CRITERION] or found
     if not primary:
         return "Table 3 (detection of shifted images) needs a file with images of both domains."
     one_criterion = len({results.criterion for results in primary}) == 1
@@ -171,7 +163,7 @@ def _detection(collection: Collection) -> Table | str:
     caption = (
         "How well the uncertainty that orders the referral tells shifted images from those of the training domain."
     )
-    tuned = criterion_title(primary[0].criterion) if one_criterion else ""
+    tuned = measurements.criterion_title(primary[0].criterion) if one_criterion else ""
     title = f"Detection of shifted images, {tuned}" if tuned else "Detection of shifted images"
     facts = {"task": "", "dataset": "", "criterion": ""}
     return Table(
@@ -187,14 +179,15 @@ def _detection(collection: Collection) -> Table | str:
 
 def _blur(results: TaskResults, rules: str) -> Table | str:
     if not results.blur_variants:
-        if results.criterion == JOINT_CRITERION:
+        if results.criterion == measurements.JOINT_CRITERION:
             return ""
         return results.missing("blur", "files of several blur constants (metadata or label `blur`)")
     bases = [method.base for method in results.blur_variants]
     methods = sorted(
-        results.blur_variants, key=lambda one: (bases.index(one.base), one.ensemble, one.blur or STANDARD_BLUR)
+        results.blur_variants,
+        key=lambda one: (bases.index(one.base), one.ensemble, one.blur or measurements.STANDARD_BLUR),
     )
-    named = [replace(one, name=f"{one.name}, blur {one.blur or STANDARD_BLUR}") for one in methods]
+    named = [replace(one, name=f"{one.name}, blur {one.blur or measurements.STANDARD_BLUR}") for one in methods]
     first = [k > 0 and methods[k].name != methods[k - 1].name for k in range(len(methods))]
     blocks = [
         replace(block, rows=[replace(row, rule=rule) for row, rule in zip(block.rows, first, strict=True)])

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from retinabench.core.errors import QUIET, Progress
 from retinabench.core.files import write_bytes
-from retinabench.core.progress import QUIET, Progress
-from retinabench.predictions.several import ReadEach, read_each
-from retinabench.reports.papers.collection import collect
+from retinabench.predictions.io import ReadEach, read_each
 from retinabench.reports.papers.figures import (
     PaperFigure,
     curve_figures,
@@ -24,7 +23,7 @@ from retinabench.reports.papers.figures import (
     pipeline_figure,
 )
 from retinabench.reports.papers.filos import filos_figures, filos_leaderboard, filos_results, filos_table
-from retinabench.reports.papers.measurements import Collection, task_title
+from retinabench.reports.papers.measurements import Collection, collect, task_title
 from retinabench.reports.papers.retina_tables import retina_tables
 from retinabench.reports.toolkit.figures import drawing, save
 from retinabench.reports.toolkit.pages import macros, render
@@ -47,10 +46,7 @@ def write_tables(
     progress: Progress = QUIET,
     read: ReadEach = read_each,
 ) -> list[Path]:
-    """Write all tables and figures that the files allow below `out`, and `index.md`, which lists them.
-
-    What cannot be made is left out; the index says what it needs.
-    """
+    """Write all tables and figures that the files allow below `out`, and `index.md`, which lists them and what the others need."""
     return write(collect(files, labels, rules, bootstrap, seed, workers, progress, read), out, images, progress)
 
 

@@ -31,8 +31,8 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 from PIL import Image
 
+from retinabench.core.errors import visible
 from retinabench.core.files import write_bytes
-from retinabench.core.untrusted import visible
 from retinabench.metrics.arrays import Floats
 
 INK, MUTED, FAINT, PAPER = "#1d1d1b", "#6a6a66", "#dcdbd5", "#fffffe"
@@ -152,10 +152,7 @@ class Panel:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Draw by matplotlib's own defaults, whatever a user's settings are; also a decorator of what draws a page.
-
-    The settings are those of the process, so that one thread draws at a time.
-    """
+    """Draw by matplotlib's own defaults, whatever a user's settings are, one thread at a time; also a decorator of what draws a page."""
     with _DRAWING, rc_context():
         rcdefaults()
         yield
@@ -209,31 +206,20 @@ class Line:
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
     for line in lines:
-        x, _, low, high = _thinned(line)
-        if low is not None and high is not None:
-            axes.fill_between(x, low, high, color=line.mark.color, alpha=0.11, linewidth=0)
+        if line.low is not None and line.high is not None:
+            low, high = thin(line.low), thin(line.high)
+            axes.fill_between(thin(line.x), low, high, color=line.mark.color, alpha=0.11, linewidth=0)
     for line in lines:
-        x, y, _, _ = _thinned(line)
-        rest = line.mark == OTHERS
+        width, order = (0.9, 2.5) if line.mark == OTHERS else (None, 3)
         axes.plot(
-            x,
-            y,
-            color=line.mark.color,
-            linestyle=line.mark.linestyle,
-            linewidth=0.9 if rest else None,
-            zorder=2.5 if rest else 3,
-        )
+            thin(line.x), thin(line.y), color=line.mark.color, linestyle=line.mark.linestyle, linewidth=width, zorder=order,
+        )  # fmt: skip
 
 
-def thin(array: Floats, most: int = MOST_POINTS) -> Floats:
-    """Return at most `most` evenly spaced points of an array (P,), the first and the last among them."""
-    keep = np.unique(np.linspace(0, len(array) - 1, min(len(array), most)).round().astype(int))
+def thin(array: Floats) -> Floats:
+    """Return at most `MOST_POINTS` evenly spaced points of an array (P,), the first and the last among them."""
+    keep = np.unique(np.linspace(0, len(array) - 1, min(len(array), MOST_POINTS)).round().astype(int))
     return np.asarray(array[keep], np.float64)
-
-
-def _thinned(line: Line) -> tuple[Floats, Floats, Floats | None, Floats | None]:
-    low, high = (None if end is None else thin(end) for end in (line.low, line.high))
-    return thin(line.x), thin(line.y), low, high
 
 
 def save(

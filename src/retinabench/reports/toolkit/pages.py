@@ -27,8 +27,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemBytecodeCache, FunctionLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from retinabench.core.errors import visible
 from retinabench.core.results import JsonObject
-from retinabench.core.untrusted import visible
 from retinabench.core.version import __version__
 from retinabench.metrics.clinical.screening_table import PolicyGrid, PolicyOutcome, RankedImage
 from retinabench.metrics.decisions import ReferralRule

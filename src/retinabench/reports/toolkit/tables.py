@@ -28,7 +28,7 @@ from rich.measure import Measurement
 from rich.padding import Padding
 from rich.text import Text
 
-from retinabench.core.untrusted import csv_text, visible
+from retinabench.core.errors import csv_text, visible
 from retinabench.metrics.proportions import Interval
 
 MINUS, DASH = "−", "–"
@@ -37,10 +37,7 @@ MOST_DIGITS = 6
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How a number is written: `suffix` follows the value times `scale`, rounded to `digits` decimals; `signed` writes a plus sign.
-
-    An interval asks for at most `most` decimals.
-    """
+    """How a number is written: the value times `scale`, `digits` decimals (at most `most` for an interval), `suffix`, and a plus sign where `signed`."""
 
     digits: int = 3
     signed: bool = False
@@ -201,11 +198,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number with its interval and standard error, or text.
-
-    `note` is a word behind it, `below` a remark in small print, `why` the reason of an undefined number (a footnote in Markdown and
-    LaTeX), `runs` the number of runs that it is the mean of.
-    """
+    """A number with its interval and error, or text; `note` behind it, `below` in small print, `why` it is undefined (a footnote), `runs` it is the mean of."""
 
     content: Quantity | str = ""
     form: NumberFormat = THREE_DIGITS

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retinabench.core.errors import InputError
-from retinabench.core.untrusted import (
+from retinabench.core.errors import (
+    InputError,
     csv_text,
     inside,
     json_object,
