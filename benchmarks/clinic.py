@@ -8,8 +8,6 @@
 - **new site**: eight sites of equal size whose log odds are moved by draws of N(0, .6); the truth is a ninth one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -52,9 +50,8 @@ def clinic_numbers(one: SetScreening, at: Floats) -> dict[str, Interval]:
     """Numbers of the clinic page that have an interval, of a study or of a population; the curve at the probabilities `at`."""
     assert one.patients is not None
     found = {**one.images.rates} | {f"{name}, per patient": one.patients.rates[name] for name in RATES[:2]}
-    found |= {
-        f"{name} with reader": value for name, value in one.readings["reader"].items() if name in one.images.rates
-    }
+    rates = one.images.rates
+    found |= {f"{name} with reader": value for name, value in one.readings["reader"].items() if name in rates}
     found |= {"caught": one.missed.caught, "read": one.workload.images}
     found |= {"net benefit beyond simple rule": one.simple_rule.gain}
     found |= {f"{name} at 10 %": one.predictive_values["0.1"][name] for name in ("ppv", "npv")}
@@ -67,13 +64,10 @@ def clinic_numbers(one: SetScreening, at: Floats) -> dict[str, Interval]:
         over = curve.model[k] - curve.treat_all[k]
         found[f"net benefit beyond all at {t}"] = Interval(over, curve.over_all_low[k], curve.over_all_high[k])
     if (smooth := one.smooth_calibration) is not None:
-        values = [
-            np.interp(logit(at), logit(smooth.prob), getattr(smooth, name)) for name in ("observed", "low", "high")
-        ]
-        found |= {
-            f"smooth curve, percentile {q}": Interval(*row)
-            for q, row in zip(PERCENTILES, np.transpose(values).tolist(), strict=True)
-        }
+        columns = smooth.observed, smooth.low, smooth.high
+        values = [np.interp(logit(at), logit(smooth.prob), column) for column in columns]
+        rows = zip(PERCENTILES, np.transpose(values).tolist(), strict=True)
+        found |= {f"smooth curve, percentile {q}": Interval(*row) for q, row in rows}
     return found
 
 
@@ -86,11 +80,8 @@ def grade_numbers(found: GradeScores) -> dict[str, Interval]:
 
 def less(found: Mapping[str, Interval], truth: Mapping[str, float]) -> Ends:
     """The ends of the intervals less the truth: those that hold it contain 0."""
-    return {
-        name: [end - truth[name] for end in (one.low, one.high)]
-        for name, one in found.items()
-        if np.isfinite([truth[name], one.low]).all()
-    }
+    known = {name: one for name, one in found.items() if np.isfinite([truth[name], one.low]).all()}
+    return {name: [one.low - truth[name], one.high - truth[name]] for name, one in known.items()}
 
 
 class Whole:
@@ -100,12 +91,8 @@ class Whole:
         self.people, self.weight = people, times[patient].astype(float)
         rows = np.repeat(np.arange(len(patient)), times[patient])
         copy = np.arange(len(rows)) - np.repeat(np.cumsum(times[patient]) - times[patient], times[patient])
-        self.copies = rb.Predictions(
-            np.arange(len(rows)).astype(str),
-            people.label[rows],
-            people.prob[rows],
-            patient_id=patient[rows] * 10 + copy,
-        )
+        ids, patients = np.arange(len(rows)).astype(str), patient[rows] * 10 + copy
+        self.copies = rb.Predictions(ids, people.label[rows], people.prob[rows], patient_id=patients)
         self.at = np.percentile(self.copies.prob, PERCENTILES)
 
     @cached_property
@@ -197,14 +184,12 @@ def group_ends(drawn: rb.Predictions, patient: NDArray[np.intp], whole: Whole, r
         known = {one.name: one.rates[rate] for one in found.groups if not one.rates[rate].too_small}
         truth = {name: truths[name][rate] for name in truths}
         for name in ("site: A", "site: D"):
-            ends |= less(
-                {f"{rate}, {name}": known[name].alone} if name in known else {}, {f"{rate}, {name}": truth[name]}
-            )
+            key = f"{rate}, {name}"
+            ends |= less({key: known[name].alone} if name in known else {}, {key: truth[name]})
         if (worst := found.worst(rate)) is not None:
             ends |= less({f"{rate}, worst site": worst.rates[rate].alone}, {f"{rate}, worst site": truth[worst.name]})
-            ends[f"{rate}, all sites at once"] = _all_at_once(
-                {name: one.together for name, one in known.items()}, truth
-            )
+            together = {name: one.together for name, one in known.items()}
+            ends[f"{rate}, all sites at once"] = _all_at_once(together, truth)
         ends |= _gap_ends(found, rate, {name: truth[name] for name in known})
     residuals = {one.name: one.calibration for one in found.groups if np.isfinite(one.calibration.low)}
     truth = {name: truths[name]["calibration"] for name in truths}
@@ -217,10 +202,8 @@ def group_ends(drawn: rb.Predictions, patient: NDArray[np.intp], whole: Whole, r
 def _all_at_once(together: dict[str, Interval], truth: dict[str, float]) -> list[float]:
     """Ends that contain 0 where the intervals of all groups hold."""
     known = {name: one for name, one in together.items() if np.isfinite(one.low)}
-    return [
-        max(one.low - truth[name] for name, one in known.items()),
-        min(one.high - truth[name] for name, one in known.items()),
-    ]
+    ends = [(one.low - truth[name], one.high - truth[name]) for name, one in known.items()]
+    return [max(low for low, _ in ends), min(high for _, high in ends)]
 
 
 def _gap_ends(found: Subgroups, rate: str, truth: dict[str, float]) -> Ends:

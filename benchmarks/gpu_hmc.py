@@ -11,8 +11,6 @@
 Exits with 1 where the numbers are apart. On a processor nothing is recorded, and both ways are the same.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import tempfile
@@ -78,16 +76,13 @@ def check(chosen: Target, data: TargetData, device: str) -> bool:
             apart = [float((found.cpu() - true).abs().max() / true.abs().max()) for found, true in pairs]
             near = all(x < limit for x in apart)  # no number is not near
             right = right and near
-            print(
-                f"{chosen.name}, {dtype}, {call}: values apart by {apart[0]:.1e}, gradients by {apart[1]:.1e}, relative to "
-                f"the largest: {'right' if near else f'WRONG, the limit is {limit:.0e}'}",
-                flush=True,
-            )
+            said = f"values apart by {apart[0]:.1e}, gradients by {apart[1]:.1e}, relative to the largest"
+            verdict = "right" if near else f"WRONG, the limit is {limit:.0e}"
+            print(f"{chosen.name}, {dtype}, {call}: {said}: {verdict}", flush=True)
     return right
 
 
 def speed(log_likelihood: hmc.LogLikelihood, weights: Tensor, chosen: Target, steps: int, rounds: int) -> float:
-    """Return leapfrog steps per second and chain, the median of the rounds."""
     state = hmc.start(log_likelihood, weights)
 
     def walk() -> None:
@@ -100,22 +95,17 @@ def speed(log_likelihood: hmc.LogLikelihood, weights: Tensor, chosen: Target, st
 
 
 def speeds(chosen: Target, data: TargetData, device: str, *, toy: bool) -> None:
-    """Print a line per number of chains."""
     density = Density.of(chosen, data, device)
     steps, rounds = (2, 1) if toy else (STEPS[chosen.name], ROUNDS)
     for chains in CHAINS[chosen.name][: 1 if toy else None]:
         weights = draw(chosen, chains, 1).to(device)
         recorded = Recorded(density.compute) if weights.is_cuda else density.compute
         eager, graph = (speed(way, weights, chosen, steps, rounds) for way in (density.compute, recorded))
-        print(
-            f"{chosen.name:12s} {chains:6d} {eager:12,.1f} {chains * eager:12,.0f} {graph:12,.1f} {chains * graph:12,.0f} "
-            f"{graph / eager:8.2f}",
-            flush=True,
-        )
+        numbers = f"{eager:12,.1f} {chains * eager:12,.0f} {graph:12,.1f} {chains * graph:12,.0f} {graph / eager:8.2f}"
+        print(f"{chosen.name:12s} {chains:6d} {numbers}", flush=True)
 
 
 def short_reference(chosen: Target, data: TargetData, device: str, *, toy: bool) -> None:
-    """Print what a reference of a few transitions takes, its half-step check included."""
     length, step = (10, 0.05) if toy else (20, None)
     made = []
     with tempfile.TemporaryDirectory() as folder:

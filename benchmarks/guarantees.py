@@ -1,23 +1,14 @@
 """How often certified goals are broken, how many images are answered, and how many an oracle would answer.
 
     python benchmarks/guarantees.py --population population.csv --studies 300 --out guarantees.jsonl > docs/tables/guarantees.csv
-
     python benchmarks/guarantees.py --adversarial --studies 800  # populations made to break the argument of the certificate
-
     python benchmarks/guarantees.py --within --studies 300       # a threshold of its own for every site
 
-Each study draws validation patients, certifies each goal with confidence 90 %, and looks up the true risk of the certified threshold in the population: 100,000
-simulated patients whose diseased members have four images and the others one (or two eyes each), or a table of patients, as it is and in the variants of
-`interval_coverage.py`. The **oracle** knows the population: its threshold answers the most images of all that meet the goal.
-
-A sensitivity is also certified by others, at the same level: **one image** of each patient with the binomial test in a fixed sequence (a random one of as many places
-as a patient may have images, so that all images count alike), **betting** as Waudby-Smith and Ramdas (2024) do for a fixed number of patients, on sums over patients, and
-**every image** as if it were a patient of its own, which is not valid.
-
-A cell is one line of the file; a killed run is continued by the same command.
+Each study draws validation patients, certifies each goal with confidence 90 %, and looks up the true risk of the certified threshold in the
+population: 100,000 simulated patients whose diseased members have four images and the others one (or two eyes each), or a table of patients, as it
+is and in the variants of `interval_coverage.py`. The **oracle** knows the population: its threshold answers the most images of all that meet the goal.
+A sensitivity is also certified by others, at the same level (`OTHERS`). A cell is one line of the file; a killed run is continued by the same command.
 """
-
-from __future__ import annotations
 
 import csv
 import sys
@@ -50,24 +41,15 @@ GOALS: dict[str, list[str]] = {
     "referral_rate": ["referral_rate=.5"], "sensitivity, npv": ["sensitivity=.8", "npv=.9"],
     "npv, workload": ["npv=.85", "workload=.6"],
 }  # fmt: skip
-CELLS: list[tuple[str, Per, str]] = [
-    ("two eyes", "image", "selective_risk"),
-    ("1 or 4", "image", "selective_risk"),
-    ("1 or 4", "patient-image", "selective_risk"),
-    ("1 or 4", "patient-image", "npv"),
-    *(("1 or 4", "image", name) for name in list(GOALS)[1:]),
-]
+CELLS: list[tuple[str, Per, str]] = [("two eyes", "image", "selective_risk"), ("1 or 4", "image", "selective_risk")]
+CELLS += [("1 or 4", "patient-image", "selective_risk"), ("1 or 4", "patient-image", "npv")]
+CELLS += [("1 or 4", "image", name) for name in list(GOALS)[1:]]
 ZONE_GOALS = {-0.8: ["npv=.9", "sensitivity=.8", "ppv=.8"], -2.0: ["npv=.95", "sensitivity=.5", "ppv=.7"]}
-ZONE_CELLS: list[tuple[str, Per, float]] = [
-    ("two eyes", "image", -0.8),
-    ("1 or 4", "image", -0.8),
-    ("1 or 4", "patient-image", -0.8),
-    ("two eyes", "image", -2.0),
-]
+ZONE_CELLS: list[tuple[str, Per, float]] = [("two eyes", "image", -0.8), ("1 or 4", "image", -0.8)]
+ZONE_CELLS += [("1 or 4", "patient-image", -0.8), ("two eyes", "image", -2.0)]
 
 
 def draw(rng: np.random.Generator, patients: int, kind: str, per: Per, mean: float = -0.8) -> ReferralCases:
-    """Return the images of some patients; uncertainties have two decimals."""
     return draw_with_prob(rng, patients, kind, per, mean)[0]
 
 
@@ -254,9 +236,8 @@ class ZoneCell:
 
         def judged(ends: tuple[float | None, float | None]) -> tuple[float, ...]:
             low, high = ends
-            wrong, granted, kept = zip(
-                truths["negative"](low), truths["positive"](None if high is None else -high), strict=True
-            )
+            both = truths["negative"](low), truths["positive"](None if high is None else -high)
+            wrong, granted, kept = zip(*both, strict=True)
             return any(wrong), *granted, *kept
 
         found: dict[str, list[tuple[float, ...]]] = {"certificate": [], "plain choice": []}
@@ -275,11 +256,8 @@ class ZoneCell:
 def zone_cells(sizes: list[int]) -> Iterator[ZoneCell]:
     for kind, per, mean in ZONE_CELLS:
         for patients in sizes:
-            name = (
-                f"{SIMULATED[kind]}, {'31' if mean == -0.8 else '11'} % of the patients"
-                if kind == "two eyes"
-                else SIMULATED[kind]
-            )
+            share = f", {31 if mean == -0.8 else 11} % of the patients" if kind == "two eyes" else ""
+            name = f"{SIMULATED[kind]}{share}"
             yield ZoneCell((name, per, "zones: " + ", ".join(ZONE_GOALS[mean]), patients), kind, per, mean)
 
 
@@ -384,11 +362,9 @@ def within_sites(studies: int, sizes: list[int]) -> None:
 
 
 def main() -> None:
-    """Run the simulation that is asked for."""
     kinds = {"adversarial": False, "within": False, "population": None}
-    options = parse(
-        __doc__, studies=300, patients=[100, 300, 500, 1500], only=list(GOALS), out=Path("guarantees.jsonl"), **kinds
-    )
+    sizes = {"studies": 300, "patients": [100, 300, 500, 1500], "only": list(GOALS)}
+    options = parse(__doc__, out=Path("guarantees.jsonl"), **sizes, **kinds)
     sequence.MOST_NEEDED = 0  # how many patients a refused study would have needed is not asked
     if options.within:
         return within_sites(options.studies, options.patients)

@@ -2,16 +2,12 @@
 
     python benchmarks/hmc.py fundus
     python benchmarks/hmc.py energy-gap --data ../shared/data/uci/energy
-    python benchmarks/hmc.py measures
+    python benchmarks/hmc.py measures    # split and rank R-hat and W of 10,000 points with 1,000 samples; goals 5 s and 2 GB
 
-Both samplers follow the same potential from the same weights with the same step size and number of steps, on one core, in
-one process, taking turns; a round is one transition of all chains, and the medians of the rounds are compared. Values
-and gradients are compared first. numpyro's chains are vectorised or one after the other, whichever is faster. Seconds
-are the processor's, which other work on the machine does not stretch much. Without numpyro (pip install numpyro) only our own
-side is measured. `measures`: split and rank R-hat and W of 10,000 points with 1,000 samples; goals 5 s and 2 GB.
+Both samplers follow the same potential from the same weights with the same step size and number of steps, on one core, in one process, taking turns;
+a round is one transition of all chains, and the medians of the rounds are compared, in processor seconds. Values and gradients are compared first.
+numpyro's chains are vectorised or one after the other, whichever is faster. Without numpyro (pip install numpyro) only our own side is measured.
 """
-
-from __future__ import annotations
 
 import math
 import os
@@ -21,13 +17,11 @@ import time
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
-import argparse
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
-from toolkit import seconds
+from toolkit import parse, seconds
 
 from retinabench.fidelity.distances import wasserstein
 from retinabench.fidelity.reference.convergence import rank_rhat, split_rhat
@@ -47,11 +41,8 @@ def measures():
     draws = random.normal(size=(10_000, 1000)).astype(np.float32)
     other = random.normal(size=(10_000, 1000)).astype(np.float32)
     chains = draws.T.reshape(4, 250, 10_000)
-    work = {
-        "W": partial(wasserstein, draws, other),
-        "split R-hat": partial(split_rhat, chains),
-        "rank R-hat": partial(rank_rhat, chains),
-    }
+    work = {"W": partial(wasserstein, draws, other)}
+    work |= {"split R-hat": partial(split_rhat, chains), "rank R-hat": partial(rank_rhat, chains)}
     for name, function in work.items():
         took = seconds(function, time.process_time)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
@@ -79,9 +70,8 @@ def ours(density, weights, step, steps):
     generator = torch.Generator().manual_seed(0)
 
     def transition():
-        hmc.transition(
-            density, state, prior_variance=density.target.prior_variance, step=step, steps=steps, generator=generator
-        )
+        prior = density.target.prior_variance
+        hmc.transition(density, state, prior_variance=prior, step=step, steps=steps, generator=generator)
 
     return transition
 
@@ -170,20 +160,15 @@ def theirs(density, weights, step, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=[*CHAINS, "measures"], nargs="?", default="fundus")
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--chains", type=int)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, help="leapfrog steps of a transition")
-    options = parser.parse_args()
+    options = parse(__doc__, what=("fundus",), data=None, chains=0, rounds=7, steps=0)
+    (task,) = options.what
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    if options.what == "measures":
+    if task == "measures":
         return measures()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
     torch.set_num_threads(1)
-    task, step, steps = options.what, STEP[options.what], options.steps or STEPS[options.what]
+    step, steps = STEP[task], options.steps or STEPS[task]
     chains = options.chains or CHAINS[task]
     chosen = TARGETS[task]
     density = Density.of(chosen, load(chosen, options.data))

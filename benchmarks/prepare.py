@@ -2,15 +2,11 @@
 
     python benchmarks/prepare.py IMAGE… [--size 512] [--rounds 15] [--side 256]
 
-Without images it draws one of 4288 x 2848 pixels, which compresses worse than a real one. Every round times all
-contestants one after the other on the same images, in processor time; printed are medians over the rounds of
-images per second and of the ratios within a round. The opponent is the Retina Benchmark's pipeline: OpenCV decodes all
-pixels, scales to a radius of 300, subtracts the Gaussian, masks, crops and encodes a JPEG, on one thread; the second one
-decodes at the smallest scale that keeps that radius. The limit is Pillow decoding at the reduced scale that ours asks for,
-and nothing else. `--side` makes small files of the images first: their fields of view, cut out, at this side.
+Without images it draws one of 4288 x 2848 pixels, which compresses worse than a real one. Every round times all contestants one after the other on the
+same images, in processor time; printed are medians over the rounds. The opponent is the Retina Benchmark's pipeline: OpenCV decodes all pixels, scales
+to a radius of 300, subtracts the Gaussian, masks, crops and encodes a JPEG, on one thread; the second one decodes at the smallest scale that keeps that
+radius. The limit is Pillow decoding at the reduced scale that ours asks for, and nothing else. `--side` first cuts out the fields of view, at this side.
 """
-
-from __future__ import annotations
 
 import os
 
@@ -58,7 +54,6 @@ def opencv_reduced(data, size):
 
 
 def small(data, side):
-    """A JPEG of the field of view, cut out, as data sets for small networks are shared."""
     sink = io.BytesIO()
     with Image.open(io.BytesIO(data)) as opened:
         rgb = opened.convert("RGB")
@@ -84,7 +79,6 @@ CONTESTANTS = {
 
 
 def drawn():
-    """A full-size JPEG of a drawn retina."""
     retina = Image.fromarray(draw(0, size=512, masks=False).image).resize((2848, 2848))
     frame = Image.new("RGB", (4288, 2848))
     frame.paste(retina, (720, 0))
@@ -123,9 +117,7 @@ def main():
         took = {name: seconds(contestant, images, chosen.size) for name, contestant in CONTESTANTS.items()}
         rounds += [took] if number else []  # the first warms the caches up
     print(f"{len(images)} images, to {chosen.size} px, {chosen.rounds} rounds, one core")
-    print(
-        f"{'':28s}{'images/s':>10s}{'x OpenCV':>10s}{'x reduced':>11s}{'x decoding':>12s}{'peak MB':>9s}{'EyePACS, 1 core':>17s}"
-    )
+    print(f"{'':28s}  images/s  x OpenCV  x reduced  x decoding  peak MB  EyePACS, 1 core")
     for name in CONTESTANTS:
         each = statistics.median(took[name] for took in rounds)
         faster = statistics.median(took["OpenCV, as released"] / took[name] for took in rounds)
@@ -134,9 +126,8 @@ def main():
         memory = peak(name, chosen.images, chosen.size, chosen.side)
         hours = EYEPACS * each / 3600
         print(f"{name:28s}{1 / each:10.1f}{faster:10.2f}{reduced:11.2f}{slower:12.2f}{memory:9.0f}{hours:15.2f} h")
-    print(
-        "required of graham, corrected: at least 1 x both of OpenCV; at 512 px of full files 2 x OpenCV, at most 2 x decoding"
-    )
+    full = "at 512 px of full files 2 x OpenCV, at most 2 x decoding"
+    print(f"required of graham, corrected: at least 1 x both of OpenCV; {full}")
 
 
 if __name__ == "__main__":

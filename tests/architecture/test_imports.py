@@ -71,11 +71,7 @@ def imports_inside_functions() -> list[str]:
                     imported = [str(node.args[0].value) if literal else "retinabench"]
                 else:
                     continue
-                found += [
-                    f"{name}:{node.lineno} {function.name}"
-                    for one in imported
-                    if one.partition(".")[0] == "retinabench"
-                ]
+                found += [f"{name}:{node.lineno} {function.name}" for i in imported if i.split(".")[0] == "retinabench"]
     return sorted(set(found))
 
 

@@ -58,9 +58,7 @@ def test_score_says_how_well_the_grades_agree_and_how_often_their_sets_hold_them
 @pytest.mark.parametrize("verb", ["report", "clinic"])
 def test_pages_have_a_section_on_grades_where_a_file_has_them(verb, table, predictions, tmp_path):
     plain = tmp_path / "plain.csv"
-    columns = {
-        name: getattr(predictions, name) for name in ("image_id", "label", "probs", "grade", "patient_id", "split")
-    }
+    columns = {k: getattr(predictions, k) for k in ("image_id", "label", "probs", "grade", "patient_id", "split")}
     rb.write_predictions(rb.Predictions(**columns), plain)
     options = ["--bootstrap", "30", "-q"] if verb == "report" else ["-q"]
     for file, more, there in ((table, ["--grades"], True), (plain, [], False)):

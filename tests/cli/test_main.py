@@ -117,11 +117,8 @@ def test_train_score_report_inspect(prepared, tmp_path, capsys):
     assert run_main([*report, "--bootstrap", "20", "-q"]) == 0
     assert "<svg" in (tmp_path / "report" / "index.html").read_text()
     capsys.readouterr()
-    for path, says in (
-        (folders[0], "dropout"),
-        (str(prepared), "patches"),
-        (folders[0] + "/predictions.parquet", "shifted test"),
-    ):
+    file = folders[0] + "/predictions.parquet"
+    for path, says in ((folders[0], "dropout"), (str(prepared), "patches"), (file, "shifted test")):
         assert run_main(["inspect", path]) == 0
         assert says in capsys.readouterr().out
 
@@ -210,9 +207,8 @@ main.main()
 
 def test_ctrl_c_during_a_finalizer_is_repeated():
     began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", LOST], capture_output=True, text=True, timeout=60, preexec_fn=hear_interrupts
-    )
+    options = {"capture_output": True, "text": True, "timeout": 60, "preexec_fn": hear_interrupts}
+    done = subprocess.run([sys.executable, "-c", LOST], **options)
     assert (done.returncode, done.stderr) == (130, "")
     assert time.monotonic() - began < 45
 
@@ -265,9 +261,7 @@ def test_version_and_an_interrupted_command(capsys, monkeypatch):
     if (root / ".git").exists():  # states between two releases are told apart by their commit
         code = "import retinabench; print(retinabench.__version__)"
         shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        commit = subprocess.run(
-            ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True).stdout
         assert shown == f"{RELEASE}+g{commit[:9]}\n" or ".dev" not in RELEASE
 
     def interrupted(*_, **__):

@@ -151,8 +151,7 @@ def test_patients_in_validation_and_test_are_noticed(tmp_path, capsys):
     path, split = tmp_path / "p.csv", np.where(np.arange(N) % 2, "validation", "test")
     for eyes, expected in ((2, True), (1, False)):
         patient = [str(k // eyes) for k in range(N)]
-        rb.write_predictions(
-            rb.Predictions([f"i{k}" for k in range(N)], LABEL, PROB, patient_id=patient, split=split), path
-        )
+        made = rb.Predictions([f"i{k}" for k in range(N)], LABEL, PROB, patient_id=patient, split=split)
+        rb.write_predictions(made, path)
         assert run(["score", str(path), "--bootstrap", "0", "-q"]) == 0
         assert ("patients in the validation and in the test split" in capsys.readouterr().err) is expected

@@ -45,17 +45,13 @@ def test_each_site_is_tested_by_models_that_have_and_have_not_seen_it(sites, tmp
     assert "without lima" in (out / "sites.md").read_text()
     joined = open_prepared(out / "data" / "without-lima").records
     assert set(joined.domain[np.char.startswith(joined.image_id, "lima:")]) == {"shifted"}
-    files = {
-        site: sorted((out / "predictions" / site / "as_configured" / "map").glob("seed-*.parquet")) for site in SITES
-    }
+    files = {site: sorted(out.glob(f"predictions/{site}/as_configured/map/seed-*.parquet")) for site in SITES}
     cells = {}
     for left_out, of_site in files.items():
         runs = [read_predictions(file) for file in of_site]
         for site in SITES:
-            own = [
-                run.take(np.flatnonzero(np.char.startswith(run.image_id, f"{site}:") & (run.split == "test")))
-                for run in runs
-            ]
+            tests = [run.select(split="test") for run in runs]
+            own = [run.take(np.flatnonzero(np.char.startswith(run.image_id, f"{site}:"))) for run in tests]
             assert len(own[0]) > 8
             cells[left_out, site] = np.mean([auroc(run.label, run.prob) for run in own])
     stored = json.loads(Path(out / "sites.json").read_text())["unseen_minus_seen"]

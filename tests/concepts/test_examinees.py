@@ -11,13 +11,7 @@ from retinabench.concepts.banks.bank import Bank, prepare_samples
 from retinabench.concepts.banks.definition import find_definition
 from retinabench.concepts.examinees import SYNTHETIC, Answers, read_answers
 from retinabench.concepts.questioning.examination import examine
-from retinabench.concepts.trained_answers import (
-    ConceptNetwork,
-    NetworkOptions,
-    default_optimizer,
-    train_network,
-    untrained_network,
-)
+from retinabench.concepts.trained_answers import NetworkOptions, default_optimizer, train_network, untrained_network
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.prepared import Prepared
@@ -129,7 +123,7 @@ def prepared(images: np.ndarray, truth: np.ndarray, folder) -> Prepared:
     return prepare_samples(known, folder, size=images.shape[1], source={})
 
 
-def trained(images, truth, folder, *, epochs=1, seed=0, checkpoint=None, lr=None, samples=None) -> ConceptNetwork:
+def trained(images, truth, folder, *, epochs=1, seed=0, checkpoint=None, lr=None, samples=None):
     data = prepared(images, truth, folder)
     rows, settings = np.arange(samples or len(data)), lr or optimizer(epochs)
     return train_network(data, rows, model=MODEL, optimizer=settings, seed=seed, checkpoint=checkpoint or Checkpoint())

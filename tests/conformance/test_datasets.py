@@ -109,9 +109,8 @@ def rfmid(root):
     parts = {"Training_Set/RFMiD_Training_Labels.csv": "Training", "Evaluation_Set/RFMiD_Validation_Labels.csv": "Validation",
              "Test_Set/RFMiD_Testing_Labels.csv": "Test"}  # fmt: skip
     files = {name: ["ID,Disease_Risk,DR,ARMD", *(f"{k},1,{k % 2},0" for k in range(1, MANY))] for name in parts}
-    images = [
-        (f"{name.partition('/')[0]}/{part}/{k}.png", k % 5) for name, part in parts.items() for k in range(1, MANY)
-    ]
+    folders = [f"{name.partition('/')[0]}/{part}" for name, part in parts.items()]
+    images = [(f"{folder}/{k}.png", k % 5) for folder in folders for k in range(1, MANY)]
     return tables(root, files, images)
 
 
@@ -187,9 +186,8 @@ def test_a_shifted_set_whose_labels_mean_something_else_is_asked_about(tmp_path)
     for name in ("idrid", "airogs", "brset"):
         (tmp_path / name).mkdir()
         root, options = SOURCES[name](tmp_path / name)
-        folders[name] = prepare(
-            name, tmp_path / f"{name}-prepared", recipe=Recipe(16), source=root, workers=1, **options
-        ).folder
+        out = tmp_path / f"{name}-prepared"
+        folders[name] = prepare(name, out, recipe=Recipe(16), source=root, workers=1, **options).folder
     (note,) = (n for n in load_task(folders["idrid"], "country_shift", folders["airogs"]).notes if "label 1" in n)
     assert note.startswith("label 1 of 'idrid' is referable retinopathy by its grade, of 'airogs' referable glaucoma")
     assert not any("label 1" in n for n in load_task(folders["idrid"], "country_shift", folders["brset"]).notes)

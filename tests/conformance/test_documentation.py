@@ -48,9 +48,8 @@ def commands(page):
                 yield shlex.split(re.split(r" {3,}| && ", line.strip())[0], comments=True)
 
 
-COMMANDS = [
-    pytest.param(words[1:], id=f"{page.stem}: {' '.join(words[1:])}") for page in PAGES for words in commands(page)
-]
+COMMANDS = [(page.stem, words[1:]) for page in PAGES for words in commands(page)]
+COMMANDS = [pytest.param(words, id=f"{name}: {' '.join(words)}") for name, words in COMMANDS]
 
 
 APPLICATION = typer.main.get_command(command_line())

@@ -134,10 +134,8 @@ def test_an_ensemble_is_the_mixture_of_its_members(predicted, name):
 
 @pytest.mark.parametrize("name", fast(SINGLE, ("map", "dropout", "swag", "ddu")))
 def test_a_temperature_keeps_samples_and_order(predicted, name):
-    tempered, plain = (
-        predicted("method.name=temperature", f"method.member.name={name}"),
-        predicted(f"method.name={name}"),
-    )
+    tempered = predicted("method.name=temperature", f"method.member.name={name}")
+    plain = predicted(f"method.name={name}")
     assert tempered.probs.shape == plain.probs.shape
     assert tempered.metadata["method"] == "temperature"
     for sample in range(plain.samples):

@@ -35,9 +35,7 @@ RUN_BY = {
     "fidelity board": ("cli/test_fidelity.py", '"board"'),
     "examine": ("cli/test_concepts.py", '"examine"'),
 }
-ROWS = re.findall(
-    r"^\| ([^|]+) \| `retinabench ([^`]+)` \| ([^|]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
-)
+ROWS = re.findall(r"^\| ([^|]+) \| `retinabench ([^`]+)` \| ([^|]+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
 
 
 def test_every_text_has_rows_and_none_lacks_more_than_data_and_a_gpu():

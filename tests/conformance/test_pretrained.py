@@ -103,9 +103,7 @@ def test_a_head_learns_under_every_likelihood_of_the_method(name, hidden):
         restored = METHODS[name].build(heads[1], run, likelihood)
         restored.restore(trained.state())
         with torch.no_grad():
-            one, two = (
-                posterior.predict(inputs, 8, torch.Generator().manual_seed(1)) for posterior in (trained, restored)
-            )
+            one, two = (each.predict(inputs, 8, torch.Generator().manual_seed(1)) for each in (trained, restored))
         assert torch.equal(one, two)
         error, constant = errors_of(likelihood.name, one.mean(dim=0), targets)
         assert error < 0.85 * constant, likelihood.name

@@ -81,9 +81,8 @@ def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):
             ("shifted", validation, v, other, far),
             ("shifted, healthy", validation & well, v, other & well_far, far),
         ):
-            verdict = resemblance(
-                u[a], near.patient_id[a], w[b], predictions.patient_id[b], permutations=99, seed=study
-            )
+            patients = near.patient_id[a], predictions.patient_id[b]
+            verdict = resemblance(u[a], patients[0], w[b], patients[1], permutations=99, seed=study)
             alarms[name] += verdict.alarm
     error = np.sqrt(0.05 * 0.95 / STUDIES)
     assert alarms["same"] / STUDIES <= 0.05 + 3 * error
@@ -99,10 +98,8 @@ def test_transfer_screens_every_set(seen):
         validation, test = some(np.random.default_rng([21, study]), near, 160, 90)
         assert (validation | test).all()
         domains = np.full(len(near), "in_domain"), np.full(len(far), "shifted")
-        parts = (
-            replace(near, domain=domains[0], split=np.where(validation, "validation", "test")),
-            replace(far, domain=domains[1]),
-        )
+        split = np.where(validation, "validation", "test")
+        parts = replace(near, domain=domains[0], split=split), replace(far, domain=domains[1])
         together = concatenate(parts)
         found = transfer(together, "selective_risk", 0.25, delta=0.1, bootstrap=5, seed=study)
         assert found.certificate.granted

@@ -9,19 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retinabench.core import untrusted
 from retinabench.core.errors import InputError
-from retinabench.core.untrusted import (
-    csv_text,
-    inside,
-    json_object,
-    kept_inside,
-    open_in_place,
-    plain_cell,
-    shown,
-    told_apart,
-    unquoted,
-    visible,
-)
+from retinabench.core.untrusted import csv_text, inside, kept_inside, plain_cell, shown, told_apart, unquoted, visible
 from retinabench.core.workspace import Workspace
 
 
@@ -51,7 +41,7 @@ def test_what_is_written_in_place_follows_no_link(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("log", "pipe"):
         with pytest.raises(InputError, match="is not written to"):
-            open_in_place(tmp_path / name, os.O_WRONLY | os.O_APPEND)
+            untrusted.open_in_place(tmp_path / name, os.O_WRONLY | os.O_APPEND)
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / ".lock").symlink_to(victim)
@@ -111,4 +101,4 @@ def test_csv_quotes_text_and_leaves_numbers():
 )
 def test_what_is_no_json_object_that_can_be_written_again_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011 - half a dozen messages of the standard library
-        json_object(text)
+        untrusted.json_object(text)

@@ -134,9 +134,8 @@ def test_sets_that_do_not_fit_are_refused(folders, tmp_path):
         open_data(ours, other)
     about = json.loads((theirs / "dataset.json").read_text())
     for setting, value in (("preprocess", "graham"), ("blur", 10), ("published", True)):
-        (theirs / "dataset.json").write_text(
-            json.dumps(about | {"settings": about.get("settings", {}) | {setting: value}})
-        )
+        settings = about.get("settings", {}) | {setting: value}
+        (theirs / "dataset.json").write_text(json.dumps(about | {"settings": settings}))
         with pytest.raises(InputError, match=f"prepared with another {setting} than"):
             open_data(ours, theirs)
     with pytest.raises(InputError, match="not a folder"):

@@ -56,9 +56,8 @@ def test_country_shift_has_the_published_counts(kaggle):
     shifted = np.concatenate([splits["shifted_validation"], splits["shifted_test"]])
     assert by_grade(kaggle, shifted) == (1_805, 370, 999, 193, 295)
     assert set(kaggle.domain[shifted]) == {"shifted"}
-    assert set(kaggle.domain[np.concatenate([splits[name] for name in ("train", "validation", "test")])]) == {
-        "in_domain"
-    }
+    rows = np.concatenate([splits[name] for name in ("train", "validation", "test")])
+    assert set(kaggle.domain[rows]) == {"in_domain"}
 
 
 @pytest.mark.parametrize(

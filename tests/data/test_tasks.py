@@ -85,9 +85,8 @@ def test_published_presets_take_the_released_task():
 
 
 def test_sizes_that_are_known_before_the_data_are_there():
-    assert expected_sizes("country_shift", "eyepacs", "aptos") == dict(
-        zip(SPLITS, (35_126, 10_906, 733, 42_670, 2_929), strict=True)
-    )
+    published = dict(zip(SPLITS, (35_126, 10_906, 733, 42_670, 2_929), strict=True))
+    assert expected_sizes("country_shift", "eyepacs", "aptos") == published
     # The published numbers of this task, from the counts by grade.
     assert expected_sizes("severity_shift_mild_published", "eyepacs") == dict(
         zip(SPLITS, (28_253, 8_850, 2_056, 34_445, 15_098), strict=True)

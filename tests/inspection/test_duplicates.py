@@ -141,9 +141,8 @@ AGAIN = (
 def behind_a_dirty_lens(path):
     """A photograph out of focus, with 200 specks, smears and a scratch at the places that they have in every photograph."""
     image = Image.open(path).convert("RGB").filter(ImageFilter.GaussianBlur(4))
-    x, y = (
-        np.linspace(-side, side, pixels, dtype=np.float32) for side, pixels in zip((1.2, 0.8), image.size, strict=True)
-    )
+    sides = zip((1.2, 0.8), image.size, strict=True)
+    x, y = (np.linspace(-side, side, pixels, dtype=np.float32) for side, pixels in sides)
     random = np.random.default_rng(0)
     place = random.uniform(-1, 1, (2, 200, 1)).astype(np.float32)
     sigma, depth = (random.uniform(*of, (200, 1)).astype(np.float32) for of in ((0.006, 0.04), (0.1, 0.5)))

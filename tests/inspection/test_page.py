@@ -57,10 +57,8 @@ def write_faulty(folder: Path) -> Path:
     patients[8] = patients[9]  # train and test
     records = make_records(names, grade, patient_id=patients, eye=["left", "right"] * (N // 2), split=split)
     path = make_retinas(folder, records, images)
-    rows = [
-        {"image_id": name, "sha256": f"{k:064x}", "bytes": 1000 + k, "width": 640, "height": 480}
-        for k, name in enumerate(names)
-    ]
+    about = [{"sha256": f"{k:064x}", "bytes": 1000 + k, "width": 640, "height": 480} for k in range(len(names))]
+    rows = [{"image_id": name, **one} for name, one in zip(names, about, strict=True)]
     rows[1]["sha256"] = rows[0]["sha256"]
     rows[7] |= {"width": 6400, "height": 4800}
     rows.append({"image_id": "lost", "source": "a/<b>.jpg", "status": "bad", "reason": "is a broken image"})
@@ -78,9 +76,8 @@ def test_signs_and_accents_are_drawn_and_not_as_boxes(monkeypatch):
     drawn = []
     original = ImageDraw.ImageDraw.text
     monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda self, *a: drawn.append((a[1], a[3])) or original(self, *a))
-    contact_sheet(
-        "Outliers", [Tile(np.zeros((8, 8, 3), np.uint8), "André Ünal 1×2 " * 6, "few bytes per pixel, z −4.5")]
-    )
+    tile = Tile(np.zeros((8, 8, 3), np.uint8), "André Ünal 1×2 " * 6, "few bytes per pixel, z −4.5")
+    contact_sheet("Outliers", [tile])
     assert drawn[-1][0] == "few bytes per pixel, z −4.5"  # whole, not cut
     for text, font in drawn:
         assert not [sign for sign in text if bytes(font.getmask(sign)) == bytes(font.getmask("\uffff"))]

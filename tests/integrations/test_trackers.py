@@ -263,9 +263,7 @@ def test_the_real_library_offline(unfinished, trained, tmp_path, monkeypatch):
     (file,) = out.glob("wandb/offline-run-*/*.wandb")  # the second export holds the first
     for record in scan(file):
         if record.HasField("history"):
-            values = {
-                item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item
-            }
+            values = {one.key or "/".join(one.nested_key): json.loads(one.value_json) for one in record.history.item}
             assert values["_step"] not in points
             points[values["_step"]] = values
         if record.HasField("run"):
@@ -298,8 +296,7 @@ def test_every_point_stands_once_and_later_epochs_are_added(unfinished, trained,
     experiment = client.get_experiment_by_name("retinabench")
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.data.params["method.name"] == "dropout"
-    assert [one.step for one in client.get_metric_history(run.info.run_id, "loss")] == [
-        row["epoch"] for row in rows_of(unfinished)
-    ]
+    history = client.get_metric_history(run.info.run_id, "loss")
+    assert [one.step for one in history] == [row["epoch"] for row in rows_of(unfinished)]
     assert any(name.startswith("score/in_domain/") for name in run.data.metrics)
     assert run.info.status == "FINISHED"

@@ -91,9 +91,8 @@ def test_the_energy_difference_survives_float32():
         return torch.zeros(len(weights)), torch.zeros_like(weights)
 
     weights = torch.randn(3, 20_000, generator=generator(7))
-    _, info = hmc.transition(
-        nothing, hmc.start(nothing, weights), prior_variance=1.0, step=0.01, steps=20, generator=generator(8)
-    )
+    options = {"prior_variance": 1.0, "step": 0.01, "steps": 20, "generator": generator(8)}
+    _, info = hmc.transition(nothing, hmc.start(nothing, weights), **options)
     momentum = torch.randn(weights.shape, generator=generator(8)).double()
     exact = hmc.start(nothing, weights.double())
     end, last = hmc.leapfrog(nothing, exact, momentum, 1.0, 0.01, 20)
@@ -218,9 +217,8 @@ def straight_step(slope, size):
     generator = torch.Generator().manual_seed(0)
     state = hmc.start(linear(slope), torch.zeros(3, 4, dtype=torch.float64))
     point = hmc.microcanonical_start(state, generator)
-    after, error = hmc.microcanonical_step(
-        linear(slope), point, prior_variance=1e300, size=size, length=1e300, generator=generator
-    )
+    options = {"prior_variance": 1e300, "size": size, "length": 1e300, "generator": generator}
+    after, error = hmc.microcanonical_step(linear(slope), point, **options)
     return point.velocity.numpy(), after.velocity.numpy(), error
 
 
@@ -256,8 +254,7 @@ def test_accepted_trajectories_keep_a_gaussian_that_single_steps_of_that_size_do
         )
         assert 0.5 < float(info.accepted.double().mean()) < 0.95
     for _ in range(10):
-        point, _ = hmc.microcanonical_step(
-            normal, point, prior_variance=math.inf, size=2.0, length=2.0, generator=generator
-        )
+        options = {"prior_variance": math.inf, "size": 2.0, "length": 2.0, "generator": generator}
+        point, _ = hmc.microcanonical_step(normal, point, **options)
     assert float(adjusted.weights.square().mean()) == pytest.approx(1, abs=0.017)
     assert abs(float(point.state.weights.square().mean()) - 1) > 0.05

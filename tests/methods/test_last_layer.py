@@ -128,9 +128,8 @@ def test_the_released_variance_stays_where_it_started(batches):
     spread = {}
     for rate, start in ((1, -19), (100, -5)):
         words = (f"method.variance_rate={rate}", f"method.log_variance={start}", "optimizer.select=last")
-        posterior = Fsvi.fit(
-            build_model(run.model, 0), data, tiny_run(*words, data=run.data), Checkpoint(), Bernoulli()
-        )
+        again = tiny_run(*words, data=run.data)
+        posterior = Fsvi.fit(build_model(run.model, 0), data, again, Checkpoint(), Bernoulli())
         fresh = Fsvi.build(build_model(run.model, 0), tiny_run(*words, data=run.data), Bernoulli())
         spread[rate] = (posterior.head.log_variance - fresh.head.log_variance).abs().max().item()
     assert spread[1] < 0.1 < spread[100]
@@ -141,11 +140,8 @@ def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
     """Of 16 copies of one picture every choice of inducing inputs is the same, so that parts must add up exactly."""
     _, data = batches
     tiny = [word for word in TINY if not word.startswith("model.")]
-    run = load_run(
-        None,
-        [*tiny, "model.name=lenet", "method.name=fsvi", f"method.kl_weight={weight}", "method.inducing=10"],
-        data="d",
-    )
+    words = [*tiny, "model.name=lenet", "method.name=fsvi", f"method.kl_weight={weight}", "method.inducing=10"]
+    run = load_run(None, words, data="d")
     posterior = Fsvi.build(build_model(run.model, 0), run, Bernoulli())
     both = Fsvi.objective(posterior, data, run)
     images = torch.rand(1, 3, 16, 16, generator=generator()).expand(16, -1, -1, -1)
@@ -158,9 +154,8 @@ def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
     for parts in (1, 4):
         optimizer = torch.optim.SGD(posterior.model.parameters(), lr=1.0)
         whole = describe_batch(labels, 0, data, "none")
-        seen = gradients_of(
-            kl_alone, posterior.model, optimizer, images, labels, whole, generator(), BatchLimits(), parts
-        )
+        given = images, labels, whole, generator(), BatchLimits(), parts
+        seen = gradients_of(kl_alone, posterior.model, optimizer, *given)
         totals.append(sum(terms["function_kl"].item() * part for terms, part in seen) / 16)
         gradients.append(torch.cat([p.grad.flatten() for p in posterior.model.parameters() if p.grad is not None]))
     # float32 sums in another order.

@@ -14,9 +14,8 @@ from retinabench.metrics.actions import COLUMNS, FrozenRule, called, read_rule, 
 from retinabench.metrics.decisions import FrozenThreshold
 
 PROB = np.array([0.1, 0.5, 0.9, 0.4, 0.6, 0.3])
-FILE = rb.Predictions(
-    list("fedcba"), [0, 1, 1, 0, 1, 0], PROB, patient_id=list("ppqqrr"), split=["test"] * 5 + ["validation"]
-)
+SPLIT = ["test"] * 5 + ["validation"]
+FILE = rb.Predictions(list("fedcba"), [0, 1, 1, 0, 1, 0], PROB, patient_id=list("ppqqrr"), split=SPLIT)
 HOSPITAL, EXPERT, NOTHING = "refer to hospital", "expert reads", "no referral"
 
 
@@ -25,10 +24,8 @@ def test_the_most_uncertain_comes_first_and_ties_by_id():
     assert found.images.image_id.tolist() == ["e", "b", "c", "d", "f"]
     assert found.read.tolist() == [True, True, False, False, False]
     assert found.actions.tolist() == [EXPERT, EXPERT, NOTHING, HOSPITAL, NOTHING]
-    assert found.notes == (
-        "1 of 2 equally uncertain images are read: those whose ids come first",
-        "the expert reads 2 of 5 images",
-    )
+    equal = "1 of 2 equally uncertain images are read: those whose ids come first"
+    assert found.notes == (equal, "the expert reads 2 of 5 images")
 
 
 def test_the_csv_has_one_row_per_image():

@@ -9,14 +9,7 @@ import retinabench as rb
 from metrics.test_classification import predictions
 from retinabench.core.errors import InputError
 from retinabench.metrics import bootstrap
-from retinabench.metrics.bootstrap import (
-    KEPT_PATIENTS,
-    cluster_bootstrap,
-    cluster_codes,
-    percentile_interval,
-    replicate_weight,
-    stacked,
-)
+from retinabench.metrics.bootstrap import cluster_bootstrap, cluster_codes, percentile_interval, stacked
 
 RNG = np.random.default_rng(11)
 PATIENT = np.repeat([f"p{k:03d}" for k in range(150)], RNG.integers(1, 4, 150))
@@ -30,7 +23,7 @@ def mean_and_total(weight, value=VALUE):
 
 def test_weights_are_multiplicities_of_patients():
     codes, clusters = cluster_codes(PATIENT)
-    weight = replicate_weight(codes, clusters, 3, 5)
+    weight = bootstrap.replicate_weight(codes, clusters, 3, 5)
     first = np.unique(codes, return_index=True)[1]
     assert weight[first].sum() == clusters
     assert (weight == weight[first][codes]).all()
@@ -118,12 +111,12 @@ def test_bad_options_say_so():
         percentile_interval(np.ones(10), 95)
 
 
-@pytest.mark.parametrize("clusters", [3, KEPT_PATIENTS + 1])
+@pytest.mark.parametrize("clusters", [3, bootstrap.KEPT_PATIENTS + 1])
 def test_draws_that_are_kept_are_those_that_are_drawn(clusters):
     codes = np.arange(2 * clusters) % clusters
     drawn = np.bincount(np.random.default_rng([5, 7]).integers(clusters, size=clusters), minlength=clusters)
     for _ in range(2):
-        weight = replicate_weight(codes, clusters, 5, 7)
+        weight = bootstrap.replicate_weight(codes, clusters, 5, 7)
         assert weight.dtype == np.float64
         assert np.array_equal(weight, drawn[codes])
         weight[:] = -1  # what a caller does with it changes no later draw

@@ -10,14 +10,7 @@ from sklearn.linear_model import LogisticRegression
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics import calibration
-from retinabench.metrics.calibration import (
-    calibration_error_interval,
-    calibration_error_of,
-    calibration_line_of,
-    calibration_summary,
-    correct_prior,
-    line_intervals_of,
-)
+from retinabench.metrics.calibration import calibration_line_of, calibration_summary, correct_prior, line_intervals_of
 from retinabench.metrics.weighted_images import Cases
 from support.shared_inputs import answers, cases_of, images
 
@@ -111,7 +104,7 @@ def test_the_squared_error_is_a_sum_over_pairs_of_different_patients():
         rows = np.flatnonzero(number == b)
         pairs = [(i, j) for i in rows for j in rows if PATIENT[i] != PATIENT[j]]
         square += len(rows) / 200 * np.mean([residual[i] * residual[j] for i, j in pairs])
-    found = calibration_error_of(Cases(y, p, patient=PATIENT).weighted())
+    found = calibration.calibration_error_of(Cases(y, p, patient=PATIENT).weighted())
     assert found == pytest.approx(np.sqrt(square), rel=1e-10)
 
 
@@ -127,7 +120,7 @@ def test_the_interval_covers_with_correlated_eyes(tilt, truth):
         number = rng.integers(10, size=200)
         u = np.where(np.repeat(rng.random(100) < 0.5, 2), np.repeat(rng.random(100), 2), rng.random(200))
         w = Cases(u < happens[number], forecast[number], patient=PATIENT).weighted()
-        low, high = calibration_error_interval(w)
+        low, high = calibration.calibration_error_interval(w)
         held, begins = held + (low - 1e-9 <= true <= high), begins + (low == 0)
     assert held >= 88
     assert begins >= 88 if tilt == 0 else begins == 0
@@ -135,7 +128,7 @@ def test_the_interval_covers_with_correlated_eyes(tilt, truth):
 
 def test_gaps_below_chance_give_an_interval_from_zero():
     """Half of the images of every forecast of one half are positive: no sample of independent images is so even."""
-    low, high = calibration_error_interval(Cases(np.arange(400) % 2, np.full(400, 0.5)).weighted())
+    low, high = calibration.calibration_error_interval(Cases(np.arange(400) % 2, np.full(400, 0.5)).weighted())
     assert low == 0
     assert 0.01 < high < 0.1
 
@@ -193,10 +186,8 @@ def test_intervals_of_the_line_by_hand():
     patient = np.repeat(np.arange(60), 2)
     p = expit(np.repeat(rng.normal(0, 2, 60), 2) + rng.normal(size=120))
     y = rng.random(120) < p
-    line, found = (
-        calibration_line_of(Cases(y, p).weighted()),
-        line_intervals_of(Cases(y, p, patient=patient).weighted()),
-    )
+    line = calibration_line_of(Cases(y, p).weighted())
+    found = line_intervals_of(Cases(y, p, patient=patient).weighted())
     design = np.column_stack([np.ones(120), logit(p)])
     mean = expit(design @ [line.intercept, line.slope])
     curvature = design.T @ (design * (mean * (1 - mean))[:, None])

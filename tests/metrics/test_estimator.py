@@ -23,9 +23,8 @@ def test_it_is_score_of_the_predictions():
     patient = np.arange(150) // 2
     split = Arrays(IMAGES, LABEL, patient_id=patient, batch_size=64)
     mean, spread = estimator(IMAGES.astype(np.float32) / np.float32(255))
-    by_hand = rb.Predictions(
-        np.arange(150), LABEL, mean.astype(np.float64), patient_id=patient, uncertainty=spread.astype(np.float64)
-    )
+    mean, spread = mean.astype(np.float64), spread.astype(np.float64)
+    by_hand = rb.Predictions(np.arange(150), LABEL, mean, patient_id=patient, uncertainty=spread)
     found = evaluate(estimator, split, bootstrap=50)
     assert found.to_dict() == rb.score(by_hand, bootstrap=50).to_dict()
     assert found.uncertainty == "own"

@@ -147,9 +147,8 @@ def test_the_image_that_stands_for_a_patient_does_not_depend_on_the_others():
     assert codes[chosen].tolist() == list(range(200))
     order = np.random.default_rng(0).permutation(600)
     assert set(names[order][one_image_each(names[order], codes[order])]) == set(names[chosen])
-    kept = np.setdiff1d(
-        np.arange(600), np.setdiff1d(np.arange(0, 600, 2), chosen)
-    )  # some that were not chosen are gone
+    # some that were not chosen are gone
+    kept = np.setdiff1d(np.arange(600), np.setdiff1d(np.arange(0, 600, 2), chosen))
     assert set(names[kept][one_image_each(names[kept], codes[kept])]) == set(names[chosen])
     # Each of three places is chosen in a third of 200 patients: standard error 3.3 points.
     assert np.all(np.abs(np.bincount(chosen % 3) / 200 - 1 / 3) < 4 * 0.033)
@@ -168,9 +167,8 @@ def test_windows_are_the_finest_that_fit(last, unit, count):
 
 def test_validation_images_without_labels_stay_in_the_reference():
     later, earlier = (predictions(["2026-01-01"]), predictions(["2025-01-01", "2025-01-02"], split=["validation"] * 2))
-    earlier = replace(
-        earlier, image_id=np.array(["v0", "v1"]), subgroups={**earlier.subgroups, "labelled": ["yes", "no"]}
-    )
+    groups = {**earlier.subgroups, "labelled": ["yes", "no"]}
+    earlier = replace(earlier, image_id=np.array(["v0", "v1"]), subgroups=groups)
     _, reference = follow_up([later, earlier], "auto", 0.5, "date")
     assert reference.labelled.tolist() == [True, False]
 

@@ -25,9 +25,8 @@ def test_draws_are_paired_and_equal_brute_force():
     for r in range(60):
         w = replicate_weight(codes, clusters, 3, r)
         rows = np.repeat(np.arange(len(w)), w.astype(int))
-        one, two = (
-            [brier_score_loss(m.label[rows], m.prob[rows]), log_loss(m.label[rows], m.prob[rows])] for m in (a, b)
-        )
+        parts = [(m.label[rows], m.prob[rows]) for m in (a, b)]
+        one, two = ([brier_score_loss(*part), log_loss(*part)] for part in parts)
         draws.append(np.subtract(one, two))
     scores = found.to_dict()["sets"]["in_domain"]["scores"]
     for name, column in zip(("brier", "nll"), np.array(draws).T, strict=True):
@@ -52,9 +51,8 @@ def test_other_images_or_labels_are_refused():
     a = rb.Predictions(["x", "y"], [0, 1], [0.1, 0.2], grade=[0, 2], patient_id=["p", "q"], source="a.csv")
 
     def other(**changes):
-        return rb.Predictions(
-            **{"image_id": ["y", "x"], "label": [1, 0], "probs": [0.5, 0.5], "source": "b.csv"} | changes
-        )
+        given = {"image_id": ["y", "x"], "label": [1, 0], "probs": [0.5, 0.5], "source": "b.csv"}
+        return rb.Predictions(**given | changes)
 
     assert compare(a, other(), bootstrap=0).to_dict()["sets"]["in_domain"]["images"] == 2
     for wrong, message in (

@@ -79,10 +79,8 @@ def test_recorded_areas(name, metric, kind, oracle):
         return
     # NumPy's sort orders ties otherwise on other processors: the recorded area is one of those that orders of the ties give.
     orders = [numpy_generator(0, "ties", k).permutation(len(cases[0])) for k in range(100)]
-    areas = [
-        published.referral_curve(*(np.asarray(one)[order] for one in cases), metric, oracle=oracle).area
-        for order in orders
-    ]
+    ordered = [[np.asarray(one)[order] for one in cases] for order in orders]
+    areas = [published.referral_curve(*columns, metric, oracle=oracle).area for columns in ordered]
     margin = 5e-4 + (max(areas) - min(areas)) / 2  # 100 orders do not reach the ends of the range
     for area in (found, truth):
         assert min(areas) - margin <= area <= max(areas) + margin
@@ -173,9 +171,8 @@ NAMES = {
 def test_scalars_through_score(case):
     z = golden(f"retention_{case}")
     truth = golden_json("eval_metrics_single")[case]["direct"]
-    p = Predictions(
-        np.arange(len(z["in_y_true"])).astype(str), z["in_y_true"], z["in_y_pred"], uncertainty=z["in_uncertainty"]
-    )
+    ids = np.arange(len(z["in_y_true"])).astype(str)
+    p = Predictions(ids, z["in_y_true"], z["in_y_pred"], uncertainty=z["in_uncertainty"])
     scores = score(p, rules="published").to_dict()["sets"]["in_domain"]["scores"]
     for theirs, ours in NAMES.items():
         expected, found = truth[f"{case}/{theirs}"], scores[ours]
@@ -216,9 +213,8 @@ def test_joint_and_balanced(case):
             truth[f"joint_test/balanced_retention_{name}_auc"], abs=1e-12
         )
     for name in ("auroc", "auprc"):
-        assert sets["joint"]["scores"][f"ood_{name}"]["value"] == pytest.approx(
-            truth[f"joint_test/ood_detection_{name}"], abs=1e-12
-        )
+        value = sets["joint"]["scores"][f"ood_{name}"]["value"]
+        assert value == pytest.approx(truth[f"joint_test/ood_detection_{name}"], abs=1e-12)
 
 
 def test_every_set_by_the_functions_of_the_released_code():

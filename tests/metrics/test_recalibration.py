@@ -80,9 +80,8 @@ def test_a_map_for_every_group_is_that_of_its_images():
     own = fitted("platt", both.label[rows] == 1, both.prob[rows])
     new = before.subgroups["site"] == "B"
     np.testing.assert_allclose(after.prob[new], own(before.prob[new]), atol=1e-12)
-    score = {
-        name: rb.score(one, bootstrap=0)["in_domain"].nll.value for name, one in (("before", before), ("after", after))
-    }
+    files = {"before": before, "after": after}
+    score = {name: rb.score(one, bootstrap=0)["in_domain"].nll.value for name, one in files.items()}
     assert score["after"] < score["before"]
 
 

@@ -12,14 +12,7 @@ from sklearn import metrics
 from retinabench.core.errors import InputError
 from retinabench.metrics import ordered_pairs, referral_curves, weighted_images
 from retinabench.metrics.ordered_pairs import NEAR, Pairs, earlier_ties, halvings, inside_blocks, near_pairs, two_tails
-from retinabench.metrics.referral_curves import (
-    METRICS,
-    area_of,
-    auprc_values,
-    coarse_auprc_area,
-    curve_of,
-    values_on_grid,
-)
+from retinabench.metrics.referral_curves import METRICS, area_of, coarse_auprc_area, curve_of, values_on_grid
 from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.weighted_images import Cases, Weighted
 from support.shared_inputs import big, images
@@ -264,7 +257,7 @@ def test_average_precision_at_a_few_counts_is_that_of_every_count():
         for row in w.weight:
             one = Weighted(w.cases, row)
             chosen = np.linspace(one.count / 2 - 1, one.count - 1, referral_curves.COARSE).round().astype(int)
-            exact.append(auprc_values(one)[0][chosen].mean())
+            exact.append(referral_curves.auprc_values(one)[0][chosen].mean())
         assert coarse_auprc_area(w) == pytest.approx(exact, abs=1e-12)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(referral_curves, "MANY_STEPS", 3)

@@ -35,9 +35,8 @@ def test_without_folds_the_numbers_are_those_of_score_and_compare():
     assert (first.index, first.low, first.high) == (one.value, one.low, one.high)
     assert second.difference[:4] == (both.difference, both.low, both.high, both.p)
     assert second.difference.difference > 0
-    assert found.oracle == pytest.approx(
-        rb.score(good, bootstrap=0)["in_domain"].controls["oracle"]["rc_index"], abs=1e-12
-    )
+    controls = rb.score(good, bootstrap=0)["in_domain"].controls
+    assert found.oracle == pytest.approx(controls["oracle"]["rc_index"], abs=1e-12)
     assert found.scores == {}
 
 

@@ -119,9 +119,8 @@ def test_undefined_is_null_with_the_counts():
 
 
 def test_an_interval_of_a_rarely_defined_score_is_withheld():
-    p = rb.Predictions(
-        [f"i{k}" for k in range(20)], [1] + [0] * 19, np.linspace(0.9, 0.1, 20), uncertainty=np.arange(20)
-    )
+    label, prob = [1] + [0] * 19, np.linspace(0.9, 0.1, 20)
+    p = rb.Predictions([f"i{k}" for k in range(20)], label, prob, uncertainty=np.arange(20))
     entry = rb.score(p, bootstrap=200).to_dict()["sets"]["in_domain"]["scores"]
     assert entry["auroc"]["value"] == 1
     assert entry["auroc"]["low"] is None
@@ -184,9 +183,11 @@ def test_replicates_of_the_auprc_area_are_those_of_every_count():
     p = rb.Predictions(np.arange(400), severity > 0, prob, patient_id=np.arange(400) // 2)
     (images,) = image_sets(p, -np.abs(prob - 0.5))
     quick = cluster_bootstrap(SetEvaluator(images, [SCORES["referral_auprc_area"]]), images.cluster, replicates=40)
-    exact = cluster_bootstrap(
-        lambda w: referral_curves.area_of(images.weigh(w)[0], "auprc")[:, None], images.cluster, replicates=40
-    )
+
+    def exact_area(w):
+        return referral_curves.area_of(images.weigh(w)[0], "auprc")[:, None]
+
+    exact = cluster_bootstrap(exact_area, images.cluster, replicates=40)
     assert np.sqrt(np.mean((quick - exact) ** 2)) < 0.05 * exact.std()
 
 

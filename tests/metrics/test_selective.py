@@ -52,9 +52,8 @@ def test_fd_shifts_unit_cases(case):
 def test_rc_index(name):
     w, truth = weighted(name), answers("own_outputs")["rc_index"][name]
     assert classification.rc_index_of(w) == pytest.approx(truth["grid_0_0.9_step0.1"], abs=1e-12)
-    np.testing.assert_allclose(
-        classification.accuracy_at(w, 1 - classification.RC_GRID), truth["curve_0_0.9"], atol=1e-12
-    )
+    found = classification.accuracy_at(w, 1 - classification.RC_GRID)
+    np.testing.assert_allclose(found, truth["curve_0_0.9"], atol=1e-12)
 
 
 def test_rc_index_of_the_published_kaggle_curves():
@@ -165,9 +164,8 @@ def folds_of(random, sizes=(80, 80, 120), signal=0.0):
 def test_the_index_of_the_vertical_average_is_the_mean_of_the_folds():
     for signal in (0.0, 0.3, 2.0):
         folds = folds_of(np.random.default_rng(0), signal=signal)
-        vertical = classification.rc_area(
-            classification.RC_GRID, rejection.vertical_accuracy(folds, classification.RC_GRID)
-        )
+        grid = classification.RC_GRID
+        vertical = classification.rc_area(grid, rejection.vertical_accuracy(folds, grid))
         assert vertical == pytest.approx(np.mean([classification.rc_index_of(w) for w in folds]), abs=1e-12)
 
 

@@ -43,9 +43,8 @@ def test_the_curve_is_the_logistic_fit_on_the_spline():
         ]
         return np.column_stack([z, *terms])
 
-    oracle = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10).fit(
-        spline(logit(w.cases.prob)), w.cases.label
-    )
+    oracle = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10)
+    oracle = oracle.fit(spline(logit(w.cases.prob)), w.cases.label)
     found = smooth_calibration(w)
     assert found.observed == pytest.approx(oracle.predict_proba(spline(logit(found.prob)))[:, 1], abs=1e-6)
 

@@ -170,9 +170,8 @@ def test_dropout_finds_the_activations_of_other_packages_and_layers_with_names()
     class Own(nn.ReLU):
         pass
 
-    net = nn.Sequential(
-        OrderedDict(fc1=nn.Linear(2, 3), act=GELU(), fc2=nn.Linear(3, 3), gate=nn.Sigmoid(), last=Own())
-    )
+    parts = OrderedDict(fc1=nn.Linear(2, 3), act=GELU(), fc2=nn.Linear(3, 3), gate=nn.Sigmoid(), last=Own())
+    net = nn.Sequential(parts)
     assert dropout_sites(net) == ("act", "last")
     add_dropout(net, 0.9)
     use_generator(net, torch.Generator().manual_seed(0))

@@ -166,24 +166,15 @@ def test_the_released_weights_of_a_dilated_network_are_read(tmp_path):
     assert {name for name in own if not name.endswith("num_batches_tracked")} == set(shapes) - {"fc.weight", "fc.bias"}
     assert all(torch.equal(own[name], state[name]) for name in own if name in state)
     # Level by level: the strides and dilations of the released code.
-    kernels = {
-        name: one for name, one in network.named_modules() if isinstance(one, nn.Conv2d) and one.kernel_size == (3, 3)
-    }
+    convolutions = {name: one for name, one in network.named_modules() if isinstance(one, nn.Conv2d)}
+    kernels = {name: one for name, one in convolutions.items() if one.kernel_size == (3, 3)}
     found = [
         [(one.stride[0], one.dilation[0]) for name, one in kernels.items() if name.startswith(f"layer{level}.")]
         for level in range(1, 9)
     ]
     block = [(1, 1)] * 3
-    assert found == [
-        [(1, 1)],
-        [(2, 1)],
-        [(2, 1), *block],
-        [(2, 1), *block],
-        [(1, 2)] * 4,
-        [(1, 4)] * 4,
-        [(1, 2)],
-        [(1, 1)],
-    ]
+    expected = [[(1, 1)], [(2, 1)], [(2, 1), *block], [(2, 1), *block]]
+    assert found == [*expected, [(1, 2)] * 4, [(1, 4)] * 4, [(1, 2)], [(1, 1)]]
 
 
 def test_parameter_names_are_those_of_the_common_libraries():

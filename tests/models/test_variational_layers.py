@@ -9,18 +9,9 @@ from scipy import stats
 from torch import nn
 from torch.nn import functional
 
+from retinabench.models.stochastic import variational
 from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
-from retinabench.models.stochastic.variational import (
-    FAMILIES,
-    Prior,
-    Variational,
-    gaussian_kl,
-    per_filter_kl,
-    per_filter_noise,
-    radial_entropy,
-    radial_kl,
-    radial_noise,
-)
+from retinabench.models.stochastic.variational import FAMILIES, Prior, Variational, gaussian_kl, radial_kl, radial_noise
 from support.helpers import generator
 
 
@@ -41,9 +32,8 @@ def test_a_layer_s_kl_is_the_reference_with_he_s_prior(shared, tied, name):
     golden, mean, stddev, prior = golden_terms(shared)
     layer = torch.nn.Conv2d(4, 5, 3)
     layer.weight.data = mean.permute(3, 2, 0, 1).contiguous()  # the reference's axes are (H, W, in, out)
-    made = Variational(
-        layer, family=FAMILIES["gaussian"], prior=Prior(tied), flipout=True, stddev=(0.01, 0.0), generator=generator()
-    )
+    options = {"family": FAMILIES["gaussian"], "prior": Prior(tied), "flipout": True, "stddev": (0.01, 0.0)}
+    made = Variational(layer, **options, generator=generator())
     assert made.prior_stddev == pytest.approx(prior, rel=1e-12)
     assert made.prior_stddev == pytest.approx(float(golden["out_he_prior_stddev_conv3x3_cin4"]))
     made.rho.data = torch.log(torch.expm1(stddev.permute(3, 2, 0, 1)))
@@ -67,7 +57,7 @@ def test_per_filter_noise_has_one_norm_for_every_vector_of_outputs():
     source = generator(2)
     norms = []
     for _ in range(1500):
-        noise = per_filter_noise(torch.Size((6, 4, 3, 3)), source)
+        noise = variational.per_filter_noise(torch.Size((6, 4, 3, 3)), source)
         each = noise.norm(dim=0)
         assert torch.allclose(each, each.flatten()[0].expand_as(each), rtol=1e-5)
         norms.append(float(each.flatten()[0]))
@@ -75,7 +65,7 @@ def test_per_filter_noise_has_one_norm_for_every_vector_of_outputs():
 
 
 def test_radial_entropy_in_one_dimension_is_the_normal_s():
-    assert radial_entropy(1) == pytest.approx(0.5 * math.log(2 * math.pi * math.e), abs=1e-12)
+    assert variational.radial_entropy(1) == pytest.approx(0.5 * math.log(2 * math.pi * math.e), abs=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -106,13 +96,12 @@ def test_per_filter_kl_is_the_sum_over_the_vectors():
     offset = torch.randn(5, 3, 2, 2, generator=generator(5), dtype=torch.float64)
     vectors = zip(offset.flatten(1).T, stddev.flatten(1).T, strict=True)
     by_hand = sum(float(radial_kl(o, s, 0.7)) for o, s in vectors)
-    assert float(per_filter_kl(offset, stddev, 0.7)) == pytest.approx(by_hand, rel=1e-12)
+    assert float(variational.per_filter_kl(offset, stddev, 0.7)) == pytest.approx(by_hand, rel=1e-12)
 
 
 def around(layer, *, family="gaussian", flipout=True, stddev=(0.3, 0.5), seed=0):
-    return Variational(
-        layer, family=FAMILIES[family], prior=Prior("zero"), flipout=flipout, stddev=stddev, generator=generator(seed)
-    )
+    options = {"family": FAMILIES[family], "prior": Prior("zero"), "flipout": flipout, "stddev": stddev}
+    return Variational(layer, **options, generator=generator(seed))
 
 
 def many_outputs(layer, x, draws, seed):

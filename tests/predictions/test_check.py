@@ -5,16 +5,7 @@ import pytest
 
 import retinabench as rb
 from retinabench.predictions import check
-from retinabench.predictions.check import (
-    alike,
-    all_differ,
-    first_empty,
-    first_row_with,
-    indistinct,
-    numbered,
-    plain,
-    tidied,
-)
+from retinabench.predictions.check import alike, all_differ, first_empty, first_row_with, indistinct, numbered, plain
 
 
 @pytest.mark.parametrize(
@@ -41,7 +32,7 @@ def test_two_odd_forms_of_an_absent_plain_one_are_a_pair():
 )
 def test_ids_have_one_form(ids, forms):
     for text in (ids, ["ok"] * 70_000 + ids):
-        found, notes = tidied({"patient_id": np.array(text)}, ids=True)
+        found, notes = check.tidied({"patient_id": np.array(text)}, ids=True)
         assert found["patient_id"].tolist() == text[: -len(ids)] + (forms or ids)
         assert bool(notes) is bool(forms)
 

@@ -32,13 +32,10 @@ def test_a_dictionary_of_one_long_text_is_not_unfolded(tmp_path):
     rows = 1_000_000
     long = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * 1_000_000])
     path = tmp_path / "bomb.parquet"
-    pa.parquet.write_table(
-        pa.table({"image_id": long, "label": [0] * rows, "prob": [0.5] * rows, "camera": long}), path
-    )
+    table = pa.table({"image_id": long, "label": [0] * rows, "prob": [0.5] * rows, "camera": long})
+    pa.parquet.write_table(table, path)
     assert path.stat().st_size < 10_000_000  # unfolded: 1 TB
-    with pytest.raises(
-        InputError, match=r"column 'image_id': has a cell of 1,000,000 characters, too long for 1,000,000"
-    ):
+    with pytest.raises(InputError, match=r"column 'image_id': has a cell of 1,000,000 characters, too long for"):
         read_predictions(path)
     with pytest.raises(InputError, match="too long"):
         read_table(path)

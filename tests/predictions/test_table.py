@@ -131,9 +131,8 @@ def test_logits():
         rb.Predictions.from_logits(LOGITS, IDS, LABEL).prob, reference(LOGITS, axis=1)[:, 2:].sum(axis=1), rtol=1e-12
     )
     samples = RNG.normal(0, 2, (N, 3, 1))
-    np.testing.assert_allclose(
-        rb.Predictions.from_logits(samples, IDS, LABEL).probs, expit(samples[..., 0]), rtol=1e-12
-    )
+    found = rb.Predictions.from_logits(samples, IDS, LABEL)
+    np.testing.assert_allclose(found.probs, expit(samples[..., 0]), rtol=1e-12)
     assert rb.Predictions.from_logits([-800.0, 800.0], ["a", "b"], [0, 1]).prob.tolist() == [0, 1]
 
 
@@ -206,9 +205,8 @@ def test_data_frames(frame):
 
 
 def test_data_frames_with_options_and_types():
-    frame = pd.DataFrame(
-        {"id": IDS, "level": GRADE, **{f"prob_{k}": v for k, v in enumerate(reference(LOGITS, axis=1).T)}}
-    )
+    probs = {f"prob_{k}": v for k, v in enumerate(reference(LOGITS, axis=1).T)}
+    frame = pd.DataFrame({"id": IDS, "level": GRADE, **probs})
     frame["site"] = pd.Categorical(["x", "y"] * (N // 2))
     frame["seen"] = pd.Timestamp("2026-03-01")
     found = rb.Predictions.from_dataframe(frame, columns={"grade": "level"}, grades=True, method="Ours", seed=4)

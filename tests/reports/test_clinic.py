@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.reports.clinic import (
-    AUTHORS,
-    answer_sets,
-    checklist,
-    clinic_json,
-    clinic_summary,
-    counts_table,
-    rates_table,
-    render,
-    ungradable_table,
-    write_clinic,
-)
+from retinabench.reports import clinic
+from retinabench.reports.clinic import answer_sets, checklist, counts_table, rates_table, render, ungradable_table
 from retinabench.reports.toolkit.pages import macros
 from support.reading_pages import printed, without_script
 from support.screened import screened
@@ -27,10 +17,8 @@ pytestmark = pytest.mark.usefixtures("legible")
 
 @pytest.fixture(scope="module")
 def rich():
-    return {
-        item["topic"]: item["answer"]
-        for item in checklist(rb.clinic(screened(60), "youden@validation", referral_rate=0.2))
-    }
+    report = rb.clinic(screened(60), "youden@validation", referral_rate=0.2)
+    return {item["topic"]: item["answer"] for item in checklist(report)}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +39,7 @@ def test_a_file_with_columns_answers_more(rich, plain):
         assert all(word in rich[topic] for word in known.split(", ")), topic
         assert unknown in plain[topic], topic
     assert "shifted set" in rich["Data from another source"]
-    assert plain["Data from another source"] == AUTHORS
+    assert plain["Data from another source"] == clinic.AUTHORS
 
 
 def test_the_cross_tabulation_is_counted_by_hand(plain):
@@ -151,7 +139,7 @@ def test_useful_thresholds_are_those_of_the_intervals(columns):
 @pytest.mark.parametrize("width", [80, 60])
 def test_nothing_is_cut(width):
     report = rb.clinic(screened(150, camera_drop=2.5), referral_rate=0.1)
-    shown = printed(clinic_summary(report), width)
+    shown = printed(clinic.clinic_summary(report), width)
     assert max(map(len, shown.splitlines())) <= width
     assert "…" not in shown.replace(" … ", "")
     for image in report["in_domain"].missed.images[:10]:
@@ -162,20 +150,18 @@ def test_nothing_is_cut(width):
 
 @pytest.fixture(scope="module")
 def report():
-    return rb.clinic(
-        screened(150, camera_drop=2.5), "sensitivity=.85@validation", referral_rate=0.2, referral_cost=0.01
-    )
+    people = screened(150, camera_drop=2.5)
+    return rb.clinic(people, "sensitivity=.85@validation", referral_rate=0.2, referral_cost=0.01)
 
 
 def test_the_page_stands_alone_and_leads_with_missed_disease(report, tmp_path):
-    path = write_clinic(report, tmp_path / "clinic")
+    path = clinic.write_clinic(report, tmp_path / "clinic")
     page = path.read_text()
     assert "<script" not in without_script(page)
     assert "http:" not in without_script(page)
     assert "https:" not in page
-    places = [
-        page.index(text) for text in ("What is missed", "At which threshold", "What it costs", "For whom it fails")
-    ]
+    heads = "What is missed", "At which threshold", "What it costs", "For whom it fails"
+    places = [page.index(text) for text in heads]
     assert places == sorted(places)
     for image in report["in_domain"].missed.images:
         assert image.image_id in page
@@ -200,7 +186,7 @@ def test_what_the_file_holds_is_escaped():
 def test_tiny_files_have_a_page(label):
     report = rb.clinic(rb.Predictions(list("abcd"), label, [0.1, 0.9, 0.2, 0.4]), referral_rate=0.25)
     assert "These images cannot show it" in render(report) or "not shown" in render(report)
-    assert json.dumps(clinic_json(report), allow_nan=False)
+    assert json.dumps(clinic.clinic_json(report), allow_nan=False)
 
 
 def test_a_reader_who_misses_more_than_the_model_is_no_yes():

@@ -13,9 +13,8 @@ import pytest
 from torture.trial import command, isolated
 
 EXAMINE, TRAIN, CHAINS = 11, 0, 12  # seeds of a quick verb, of a training, and of a damaged set of chains
-needs_compiler = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
-)
+lacking = sys.platform != "linux" or shutil.which("cc") is None
+needs_compiler = pytest.mark.skipif(lacking, reason="needs Linux and a C compiler")
 
 
 def torture(*words):
@@ -41,9 +40,8 @@ def test_a_command_that_prints_a_traceback_or_hangs_is_broken() -> None:
     python = [sys.executable, "-c"]
     assert command("raise OSError", program=python).broken == "traceback"
     assert command("import time; time.sleep(9)", program=python, seconds=0.2).broken == "longer than 0.2 s"
-    said = command(
-        "import sys; sys.exit(print('retinabench: error: a.csv: is empty.', file=sys.stderr) or 2)", program=python
-    )
+    code = "import sys; sys.exit(print('retinabench: error: a.csv: is empty.', file=sys.stderr) or 2)"
+    said = command(code, program=python)
     assert said.refused
 
 

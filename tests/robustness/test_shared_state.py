@@ -7,6 +7,7 @@ import os
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -43,11 +44,8 @@ def test_predictions_own_every_array():
     before = rb.score(made, bootstrap=0).to_dict(), made.subgroups["site"].tolist(), made.subgroups["age"].tolist()
     for values in (*given.values(), *subgroups.values()):
         values[:] = values[::-1].copy()
-    assert (
-        rb.score(made, bootstrap=0).to_dict(),
-        made.subgroups["site"].tolist(),
-        made.subgroups["age"].tolist(),
-    ) == before
+    after = rb.score(made, bootstrap=0).to_dict(), *(made.subgroups[k].tolist() for k in ("site", "age"))
+    assert after == before
     for values in (made.probs, made.label, made.subgroups["site"], made.uncertainty):
         with pytest.raises(ValueError, match="read-only"):
             values[0] = values[1]
@@ -72,9 +70,7 @@ def test_a_loader_may_refill_its_batch():
 
 
 SMALL = drawn()
-SPLIT = rb.Predictions(
-    SMALL.image_id, SMALL.label, SMALL.prob, patient_id=SMALL.patient_id, split=["validation"] * 60 + ["test"] * 60
-)
+SPLIT = replace(SMALL, split=["validation"] * 60 + ["test"] * 60)
 
 
 def believed(images):
@@ -192,9 +188,8 @@ def test_output_that_is_not_utf_8_is_written_all_the_same(tmp_path):
     import sys
 
     file = tmp_path / "p.csv"
-    file.write_text(
-        "image_id,label,prob\n" + "".join(f"é{k},{k % 2},{0.1 + 0.02 * k}\n" for k in range(40)), encoding="utf-8"
-    )
+    rows = "".join(f"é{k},{k % 2},{0.1 + 0.02 * k}\n" for k in range(40))
+    file.write_text(f"image_id,label,prob\n{rows}", encoding="utf-8")
     words = [
         sys.executable, "-m", "retinabench", "score", str(file), "--bootstrap", "0", "--referral-list",
         str(tmp_path / "list.csv"),

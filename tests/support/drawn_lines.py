@@ -4,9 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-def drawn_line(
-    curves: ArrayLike, metric: str, no_oracle: bool = True
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def drawn_line(curves: ArrayLike, metric: str, no_oracle: bool = True) -> tuple[NDArray[np.float64], ...]:
     """Return the line that the released plot draws.
 
     Long curves are thinned to about 500 points; accuracy loses its last 100 drawn points, NLL its last 5 %.

@@ -6,9 +6,7 @@ from pathlib import Path
 from support.kaggle_layout import drawn
 
 
-def write_own(
-    root: Path, lines: Iterable[str], names: Iterable[str] = ("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/3.png")
-) -> Path:
+def write_own(root: Path, lines: Iterable[str], names=("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/3.png")) -> Path:
     """Write the images and `ours.csv`; return the folder."""
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)

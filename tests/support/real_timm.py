@@ -6,10 +6,8 @@ import sys
 import pytest
 import torch
 
-OPERATORS = (
-    "nms(Tensor dets, Tensor scores, float iou) -> Tensor",
-    "qnms(Tensor dets, Tensor scores, float iou) -> Tensor",
-)
+SIGNATURE = "nms(Tensor dets, Tensor scores, float iou) -> Tensor"
+OPERATORS = (SIGNATURE, f"q{SIGNATURE}")
 _declared = []
 
 

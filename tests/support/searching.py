@@ -20,10 +20,8 @@ from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 from support.helpers import TINY
 
-SPACE = {
-    "optimizer": {"lr": {"low": 0.001, "high": 1.0, "scale": "log"}},
-    "method": {"rate": {"low": 0.0, "high": 0.5}},
-}
+LR = {"low": 0.001, "high": 1.0, "scale": "log"}
+SPACE = {"optimizer": {"lr": LR}, "method": {"rate": {"low": 0.0, "high": 0.5}}}
 
 
 class Serial:

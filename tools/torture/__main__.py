@@ -5,8 +5,6 @@ python -m torture --only kills --seed 3     # repeat one batch, and print each o
 python -m torture --every-operation         # kill each verb at each operation on its files; takes hours
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -37,10 +35,7 @@ class Batch:
     start: float
 
 
-def run_batch(
-    name: str, seed: int, log: OutcomeLog, scratch: Path, *, show: bool = False, most: int | None = None
-) -> None:
-    """Run one batch of a campaign in this process and log it."""
+def run_batch(name: str, seed: int, log: OutcomeLog, scratch: Path, *, show=False, most: int | None = None) -> None:
     module, start, trials = load(name), time.monotonic(), 0
     for outcome in islice(module.campaign(seed, scratch), most):
         log.outcome(name, seed, module.UNIT, outcome)
@@ -63,7 +58,6 @@ def start_batch(name: str, seed: int, log: Path) -> Batch:
 
 
 def stop(batch: Batch) -> None:
-    """End a batch's processes and delete its folder."""
     end_group(batch.process.pid)
     batch.process.wait()
     shutil.rmtree(batch.folder, ignore_errors=True)

@@ -1,7 +1,5 @@
 """What campaigns yield, where they are found, and the log of outcomes, from which a run continues and the table is counted."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil
@@ -50,12 +48,10 @@ class Campaign(Protocol):
 
 
 def campaign_names() -> list[str]:
-    """The names of all campaigns."""
     return sorted(found.name for found in pkgutil.iter_modules(campaigns.__path__))
 
 
 def load(name: str) -> Campaign:
-    """Import one campaign."""
     module: Campaign = importlib.import_module(f"torture.campaigns.{name}")
     return module
 
@@ -73,7 +69,6 @@ class OutcomeLog:
             file.write(json.dumps(line).encode() + b"\n")
 
     def outcome(self, name: str, seed: int, unit: str, outcome: Outcome) -> None:
-        """Log one trial of a batch."""
         self.append({"name": name, "seed": seed, "unit": unit, **asdict(outcome)})
 
     def ended(self, name: str, seed: int, seconds: float, trials: int) -> None:
@@ -90,7 +85,6 @@ class OutcomeLog:
                     continue
 
     def batches(self) -> dict[str, list[dict[str, Any]]]:
-        """The ended batches of each campaign."""
         found: dict[str, list[dict[str, Any]]] = {}
         for line in self.lines():
             if line.get("ended"):
@@ -120,7 +114,6 @@ def table(log: OutcomeLog) -> str:
 
 
 def failures(log: OutcomeLog, limit: int = 40) -> list[str]:
-    """Return one line for each failure, at most `limit`."""
     lines = [
         f"{trial['campaign']} (batch {trial['name']} {trial['seed']}): {trial['case']}: {trial['detail'][:300]}"
         for trial in log.trials()

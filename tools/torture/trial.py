@@ -1,7 +1,5 @@
 """One trial in a process of its own, with limits of time and memory."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
@@ -35,7 +33,6 @@ class Ended:
 
     @property
     def lines(self) -> list[str]:
-        """The lines of errors that a command printed."""
         return [line for line in self.error.splitlines() if line.startswith("retinabench: error: ")]
 
     @property
@@ -49,9 +46,7 @@ class Ended:
         return not self.broken and self.code in (1, 2) and len(self.lines) == 1
 
 
-def isolated(
-    function: Callable[..., Any], *arguments: Any, seconds: float = SECONDS, megabytes: int = MEGABYTES
-) -> Ended:
+def isolated(function: Callable[..., Any], *arguments: Any, seconds: float = SECONDS, megabytes=MEGABYTES) -> Ended:
     """Call a function in a forked child; import what it needs before, so that the child starts with it."""
     (ended,) = isolated_each(lambda _: function(*arguments), [0], seconds=seconds, megabytes=megabytes)
     return ended
@@ -126,10 +121,7 @@ def _call(function: Callable[[Any], Any], items: Sequence[Any], sender: Connecti
     os._exit(0)
 
 
-def command(
-    *arguments: str | Path, seconds: float = SECONDS, program: Sequence[str] = RETINABENCH, **options: Any
-) -> Ended:
-    """Run a `retinabench` command in a process group of its own."""
+def command(*arguments: str | Path, seconds=SECONDS, program: Sequence[str] = RETINABENCH, **options: Any) -> Ended:
     start, broken = time.monotonic(), ""
     options |= dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     options |= {"stdin": subprocess.DEVNULL, "text": True, "errors": "replace", "start_new_session": True}
@@ -149,7 +141,6 @@ def command(
 
 
 def end_group(group: int) -> None:
-    """Kill what is left of a process group that this process started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 

@@ -42,9 +42,7 @@ def order_probability(total, right, asked, of):
     ("k", "n", "of"), [(0, 0, 7), (3, 5, 20), (0, 9, 30), (28, 30, 41), (40, 40, 41), (17, 20, 20)]
 )
 def test_the_bank_by_trying_every_number(k, n, of):
-    mixture = sum(
-        stats.betabinom.pmf(total, of, 0.5, 0.5) * order_probability(total, k, n, of) for total in range(of + 1)
-    )
+    mixture = sum(stats.betabinom.pmf(K, of, 0.5, 0.5) * order_probability(K, k, n, of) for K in range(of + 1))
     assert math.log(mixture) == pytest.approx(log_mixture(k, n), abs=1e-8)
     held = [total for total in range(of + 1) if order_probability(total, k, n, of) > 0.05 * mixture]
     assert held == list(range(held[0], held[-1] + 1))
@@ -81,10 +79,8 @@ def test_the_exact_coverage_with_a_look_after_every_answer():
     assert max(missed) > 0.015
     new = [[new_sequence(k, n, alpha) for k in range(n + 1)] for n in range(of + 1)]
     rates = (0.02, 0.1, 0.3, 0.5, 0.85, 0.95)
-    missed = [
-        missed_ever([[low <= p <= high for low, high in row] for row in new], of, lambda asked, right, p=p: p)
-        for p in rates
-    ]
+    held = [[[low <= p <= high for low, high in row] for row in new] for p in rates]
+    missed = [missed_ever(ends, of, lambda *_, p=p: p) for ends, p in zip(held, rates, strict=True)]
     assert max(missed) <= alpha
     assert max(missed) > 0.01
 

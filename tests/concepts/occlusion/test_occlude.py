@@ -71,9 +71,7 @@ def found(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_model", lambda *given: Spots())
         effects = module._effects
-        patch.setattr(
-            module, "_effects", lambda names, told, options: effects(names, asked.extend(told) or told, options)
-        )
+        patch.setattr(module, "_effects", lambda names, told, more: effects(names, asked.extend(told) or told, more))
         bank = folder / "ill.toml"  # more lesions than in the population in domain
         bank.write_text('title = "ill"\n[synthetic]\npopulation = "shifted"\n')
         options = OcclusionOptions(images=30, replicates=100, seed=7)

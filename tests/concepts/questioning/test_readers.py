@@ -26,12 +26,8 @@ def drawn(random, readers=5, samples=200, truth="majority", schools=False):
     prob = np.clip(severity + random.normal(0, 0.12, samples) - 0.1, 0, 1)
     values = {"majority": majority(votes, random), "random": random_reader(votes, random)}[truth]
     bank = Bank(None, "a", values)
-    return (
-        bank,
-        Answers(bank, prob[:, None]),
-        ReaderPanel(tuple(f"r{k}" for k in range(readers)), votes, truth),
-        severity,
-    )
+    panel = ReaderPanel(tuple(f"r{k}" for k in range(readers)), votes, truth)
+    return bank, Answers(bank, prob[:, None]), panel, severity
 
 
 def rate_against(values, yes, sign):
@@ -161,11 +157,8 @@ def test_nobody_is_judged_by_himself():
     assert [told.readers[name].value for name in "xyz"] == pytest.approx([0.75, 0.75, 0.5])
     assert told.model.value == pytest.approx(np.mean([0.75, 0.75, 1.0]))
     assert told.model_minus_mean.value == pytest.approx(told.model.value - told.mean_reader.value)
-    assert (
-        not enter_readers(examine(bank, Answers(bank, np.full((4, 1), 0.9)), questions=3), panel)
-        .readers.concepts["a"]
-        .beside
-    )
+    some = examine(bank, Answers(bank, np.full((4, 1), 0.9)), questions=3)
+    assert not enter_readers(some, panel).readers.concepts["a"].beside
 
 
 def test_a_model_that_is_one_more_reader_is_rarely_called_different():

@@ -6,15 +6,9 @@ from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.examinees import Answers
+from retinabench.concepts.questioning import strategies
 from retinabench.concepts.questioning.examination import examine
-from retinabench.concepts.questioning.strategies import (
-    STRATEGIES,
-    AtRandom,
-    ExaminationState,
-    least_precise,
-    most_uncertain,
-    rate_variance,
-)
+from retinabench.concepts.questioning.strategies import STRATEGIES, AtRandom, most_uncertain, rate_variance
 from support.concept_banks import make_answers, make_bank
 
 ALL = [name for name in STRATEGIES if name != "claims"]
@@ -67,7 +61,7 @@ def test_random_asks_in_proportion():
 
 def state(bank, asked, right, uncertainty):
     zeros = np.zeros((len(bank.concepts), 2), np.int64)
-    return ExaminationState(bank, np.array(asked), np.array(right), np.array(uncertainty), zeros)
+    return strategies.ExaminationState(bank, np.array(asked), np.array(right), np.array(uncertainty), zeros)
 
 
 def test_the_cell_of_largest_uncertainty_or_least_precision():
@@ -78,7 +72,7 @@ def test_the_cell_of_largest_uncertainty_or_least_precision():
     assert most_uncertain(now, random) == (1, 0)  # (0, 1) is more uncertain, but asked completely
     spread = rate_variance(now.asked / 2, now.asked, bank.cells)
     assert spread[0, 1] == 0
-    assert least_precise(now, random) == divmod(int(spread.argmax()), 2)
+    assert strategies.least_precise(now, random) == divmod(int(spread.argmax()), 2)
 
 
 def test_precision_asks_rare_concepts_first_and_without_regard_to_the_answers():

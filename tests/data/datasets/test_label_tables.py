@@ -19,9 +19,8 @@ SHARE = 0.001  # of EyePACS's patients: 18 + 5 + 21
 
 
 def same(one, two):
-    return all(
-        np.array_equal(getattr(one, c.name), getattr(two, c.name)) for c in fields(one) if c.name != "p_referable"
-    )
+    names = [c.name for c in fields(one) if c.name != "p_referable"]
+    return all(np.array_equal(getattr(one, name), getattr(two, name)) for name in names)
 
 
 @pytest.mark.parametrize("form", ["zip", "parts"])

@@ -195,9 +195,8 @@ def test_place_and_frame_of_the_disc_do_not_matter():
 def test_on_a_centred_disc_it_is_what_was_published(blur):
     """Apart from the JPEG, the finer resampling and a rim's sixtieth: both see the same structure."""
     data = encoded(retina(1200))
-    ours, theirs = (
-        preprocess_bytes(data, Recipe(512, "graham", blur, published), "x").astype(float) for published in (False, True)
-    )
+    recipes = [Recipe(512, "graham", blur, published) for published in (False, True)]
+    ours, theirs = (preprocess_bytes(data, recipe, "x").astype(float) for recipe in recipes)
     inside = np.hypot(*(np.mgrid[:512, :512] - 255.5)) < 240
     assert np.abs(ours - theirs)[inside].mean() < 3
     assert np.corrcoef(ours[inside].ravel(), theirs[inside].ravel())[0, 1] > 0.97

@@ -74,10 +74,8 @@ def test_choices_and_integers_are_equally_frequent(table):
 
 
 def test_integers_on_a_logarithmic_scale_reach_both_ends():
-    drawn = [
-        point["x"]
-        for point in points(space_of({"x": {"low": 1, "high": 32, "scale": "log", "integer": True}}), 0, 4096, 0)
-    ]
+    space = space_of({"x": {"low": 1, "high": 32, "scale": "log", "integer": True}})
+    drawn = [point["x"] for point in points(space, 0, 4096, 0)]
     assert {1, 32} <= set(drawn) <= set(range(1, 33))
     # P(1) = ln 2 / ln 33, to a standard error below 0.008.
     assert abs(drawn.count(1) / 4096 - math.log(2) / math.log(33)) < 0.005
@@ -101,9 +99,8 @@ def test_drawn_values_have_few_digits():
     """A run is its hash, and the last bits of a logarithm differ between machines."""
     for point in points(read_space("demo/dropout"), 0, 64, 0):
         assert float(f"{point['optimizer.lr']:.6g}") == point["optimizer.lr"]
-        assert float(f"{1 - point['optimizer.momentum']:.6g}") == pytest.approx(
-            1 - point["optimizer.momentum"], rel=1e-9
-        )
+        left = 1 - point["optimizer.momentum"]
+        assert float(f"{left:.6g}") == pytest.approx(left, rel=1e-9)
 
 
 def test_every_space_that_comes_along_fits_its_method():

@@ -50,9 +50,8 @@ def test_with_one_run_each_the_ranks_are_those_of_the_leaderboard(tmp_path):
     definition = study(tmp_path, tmp_path, bootstrap=40)
     rows = entries(tmp_path, {"good": 1.4, "fair": 1.3, "bad": 0.6})
     found = score_entries(definition, rows)
-    models = {
-        row.name: predictions({"good": 1.4, "fair": 1.3, "bad": 0.6}[row.name], hash_of(row.name, 0)) for row in rows
-    }
+    skill = {"good": 1.4, "fair": 1.3, "bad": 0.6}
+    models = {row.name: predictions(skill[row.name], hash_of(row.name, 0)) for row in rows}
     board = rank(models, 40, derive(definition.seed, "benchmark"))
     for row, numbers in zip(rows, found, strict=True):
         for name in ("in_domain", "shifted", "balanced"):

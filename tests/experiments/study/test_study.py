@@ -229,9 +229,8 @@ def test_repeated_cross_validation_gives_every_repeat_seeds_and_ensembles_of_its
 
 def test_tasks_that_draw_alike_share_their_data(tmp_path):
     drawn = {"draw": {"images": 64, "size": 16}}
-    study = Study(
-        **tiny(tmp_path, Path("d"), tasks={"country_shift": drawn, "in_domain": drawn}, criteria=[], trials=0)
-    )
+    tasks = {"country_shift": drawn, "in_domain": drawn}
+    study = Study(**tiny(tmp_path, Path("d"), tasks=tasks, criteria=[], trials=0))
     folders = {base_run(study, task, "map", tmp_path).data for task in study.tasks}
     assert folders == {str(tmp_path / "data" / "synthetic-64-16-0")}
     assert not is_drawn(study, "in_domain", tmp_path)
@@ -299,17 +298,13 @@ def test_a_method_on_the_weights_of_another_trains_nothing(tmp_path, monkeypatch
     original = loop._epoch
     monkeypatch.setattr(loop, "_epoch", lambda *given: epochs.append(given[6]) or original(*given))
     member = {"name": "dropout", "samples": 3}
-    runs = {
-        "dropout": {"run": {"method": member}},
-        "deterministic": {"run": {"method": {"name": "dropout_off", "member": member}}},
-    }
+    off = {"name": "dropout_off", "member": member}
+    runs = {"dropout": {"run": {"method": member}}, "deterministic": {"run": {"method": off}}}
     study = definition(tmp_path, methods={label: runs[label] for label in labels})
     chosen = compute(study, tmp_path / "out", Serial())
     assert epochs == [0, 1]  # of one run, that of MC dropout
     assert {choice.folders[0].parent for choice in chosen} == {tmp_path / "out" / "country_shift" / "dropout" / "runs"}
-    weights = {
-        (choice.cell.task, choice.cell.method): load_tensors(choice.folders[0] / "posterior.pt") for choice in chosen
-    }
+    weights = {(c.cell.task, c.cell.method): load_tensors(c.folders[0] / "posterior.pt") for c in chosen}
     assert len(weights) == 4
     first, *others = weights.values()
     tensors = {name: value for name, value in first.items() if isinstance(value, torch.Tensor)}

@@ -48,9 +48,8 @@ CASES = {
 )
 def test_every_diagnostic_equals_arviz(case, ours, theirs):
     x = CASES[case]
-    truth = [
-        np.asarray(theirs(x[:, :, p])).item() for p in range(x.shape[2])
-    ]  # an array of one where Numba is installed
+    # an array of one where Numba is installed
+    truth = [np.asarray(theirs(x[:, :, p])).item() for p in range(x.shape[2])]
     assert ours(x) == pytest.approx(truth, rel=1e-8)
 
 

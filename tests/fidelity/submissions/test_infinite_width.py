@@ -14,15 +14,7 @@ from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import read_reference
 from retinabench.fidelity.submissions import infinite_width
-from retinabench.fidelity.submissions.infinite_width import (
-    ClassLikelihood,
-    NoiseLikelihood,
-    ProcessCovariances,
-    conditioned,
-    posterior_draws,
-    relu_covariance,
-    square_root,
-)
+from retinabench.fidelity.submissions.infinite_width import conditioned, posterior_draws, relu_covariance, square_root
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import Budget, read_submission
 from retinabench.fidelity.targets.data import labels, load
@@ -67,7 +59,7 @@ def test_the_kernel_is_the_covariance_of_random_networks(width, networks):
 def processes(rows, tests, seed=2):
     x, test = normal(rows, 2, seed=seed), normal(tests, 2, seed=seed + 1)
     size = (0.3, 20)
-    return ProcessCovariances(
+    return infinite_width.ProcessCovariances(
         relu_covariance(x, x, *size), relu_covariance(x, test, *size), relu_covariance(test, test, *size)
     )
 
@@ -89,7 +81,7 @@ def test_with_known_noise_it_is_gaussian_process_regression():
 def test_the_marginal_likelihood_and_its_gradient(floor):
     prior, y = processes(15, 1), normal(15, seed=5)
     root = square_root(prior.train)[0]
-    likelihood = NoiseLikelihood(y, prior.train, root, floor)
+    likelihood = infinite_width.NoiseLikelihood(y, prior.train, root, floor)
     points = normal(3, root.shape[1], seed=6)
     values, gradients = likelihood(points)
     for point, value in zip(points, values, strict=True):
@@ -103,7 +95,7 @@ def test_the_marginal_likelihood_and_its_gradient(floor):
 def test_noise_that_underflows_at_equal_inputs_has_no_density():
     """A trajectory that ends there is rejected; the chains beside it are not affected."""
     equal = torch.ones(2, 2, dtype=torch.float64)
-    likelihood = NoiseLikelihood(normal(2), equal, torch.eye(2, dtype=torch.float64))
+    likelihood = infinite_width.NoiseLikelihood(normal(2), equal, torch.eye(2, dtype=torch.float64))
     points = torch.tensor([[-400.0, -400.0], [0.3, -0.2]], dtype=torch.float64)
     values, gradients = likelihood(points)
     alone, slope = likelihood(points[1:])
@@ -129,7 +121,7 @@ def test_with_one_unknown_noise_it_is_quadrature():
     """
     mean, floor = processes(12, 3), 0.1
     ones = torch.ones(15, 15, dtype=torch.float64)
-    raw = ProcessCovariances(ones[:12, :12], ones[:12, 12:], ones[12:, 12:])
+    raw = infinite_width.ProcessCovariances(ones[:12, :12], ones[:12, 12:], ones[12:, 12:])
     y = square_root(mean.train)[0] @ normal(12, seed=3) + 0.4 * normal(12, seed=4)
     grid = np.linspace(-7, 5, 1201)
     density, centers, variances = [], [], []
@@ -170,7 +162,7 @@ def test_chains_that_have_not_converged_are_refused(monkeypatch):
 def test_value_and_gradient_are_those_of_automatic_differentiation():
     root, at = normal(6, 4), normal(2, 12, seed=1).requires_grad_(True)
     given = torch.tensor([0, 2, 1, 1, 0, 2])
-    value, gradient = ClassLikelihood(given, root, 3)(at)
+    value, gradient = infinite_width.ClassLikelihood(given, root, 3)(at)
     latent = at.view(2, 3, 4) @ root.T
     plain = -torch.nn.functional.cross_entropy(latent, given.expand(2, -1), reduction="none").sum(dim=1)
     assert torch.allclose(value, plain)

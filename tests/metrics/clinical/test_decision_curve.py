@@ -5,13 +5,9 @@ import pytest
 from scipy import stats
 
 import retinabench as rb
+from retinabench.metrics.clinical import screening_table
 from retinabench.metrics.clinical.decision_curve import missed_disease, net_benefit, workload
-from retinabench.metrics.clinical.screening_table import (
-    TwoByTwo,
-    predictive_value_intervals,
-    predictive_values,
-    two_by_two,
-)
+from retinabench.metrics.clinical.screening_table import TwoByTwo, predictive_values, two_by_two
 from retinabench.metrics.proportions import Interval, jeffreys
 from support.golden_evaluation import most_uncertain
 
@@ -32,7 +28,7 @@ def test_predictive_value_intervals_cover(sens, spec):
     covered = dict.fromkeys(truth, 0)
     for tp, tn in zip(rng.binomial(100, sens, 400), rng.binomial(300, spec, 400), strict=True):
         rates = (Interval(k / n, *map(float, jeffreys(k, n))) for k, n in ((tp, 100), (tn, 300)))
-        for name, one in predictive_value_intervals(*rates, 0.1).items():
+        for name, one in screening_table.predictive_value_intervals(*rates, 0.1).items():
             assert one.low <= one.value <= one.high
             covered[name] += one.low <= truth[name] <= one.high
     assert min(covered.values()) / 400 > 0.92

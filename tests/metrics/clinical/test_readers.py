@@ -18,9 +18,8 @@ def study(rng, readers=4, patients=150, spread=0.0, columns=None):
     prob = np.where(1.0 + difficulty + rng.normal(size=2 * patients) > 0, 0.9, 0.1)
     patient = np.repeat(np.arange(patients), 2)
     ids = [f"i{k}" for k in range(2 * patients)]
-    part = rb.Predictions(
-        ids, np.ones(2 * patients, int), prob, patient_id=patient.astype(str), subgroups=calls | (columns or {})
-    )
+    label, groups = np.ones(2 * patients, int), calls | (columns or {})
+    part = rb.Predictions(ids, label, prob, patient_id=patient.astype(str), subgroups=groups)
     return part, beside_readers(part, prob > 0.5, patient)
 
 

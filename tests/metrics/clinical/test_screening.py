@@ -8,15 +8,10 @@ from sklearn.metrics import roc_auc_score
 
 import retinabench as rb
 from retinabench.core.errors import InputError
+from retinabench.metrics.clinical import screening_table
 from retinabench.metrics.clinical.decision_curve import net_benefit
 from retinabench.metrics.clinical.screening import clinic, ungradable_images
-from retinabench.metrics.clinical.screening_table import (
-    judge_goals,
-    likelihood_ratios,
-    predictive_values,
-    referral_view_intervals,
-    two_by_two,
-)
+from retinabench.metrics.clinical.screening_table import likelihood_ratios, referral_view_intervals, two_by_two
 from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
@@ -142,7 +137,7 @@ def test_it_gathers_what_the_functions_say():
         sent = entropy > 0.6
         table = two_by_two(part.label, said)
         assert one["images"]["sensitivity"]["value"] == table.sensitivity
-        assert one["images"]["goals"]["nhs"] == judge_goals(part.label, said, part.patient_id)["nhs"]
+        assert one["images"]["goals"]["nhs"] == screening_table.judge_goals(part.label, said, part.patient_id)["nhs"]
         label, called, _ = any_eye(part.label, said, np.zeros(len(part), bool), part.patient_id)
         assert one["patients"]["tp"] == (label & called).sum()
         assert one["read_by_expert"] == sent.sum()
@@ -150,10 +145,9 @@ def test_it_gathers_what_the_functions_say():
             assert one["readings"][reading]["specificity"]["value"] == rates["specificity"].value
         label, called, read = any_eye(part.label, said, sent, part.patient_id)
         views = referral_view_intervals(label, called, read, np.arange(len(label)))
-        assert one["patient_readings"]["reader"]["sensitivity"]["value"] == pytest.approx(
-            views["reader"]["sensitivity"].value
-        )
-        ppv = predictive_values(table.sensitivity, table.specificity, 0.05)[0]
+        value = one["patient_readings"]["reader"]["sensitivity"]["value"]
+        assert value == pytest.approx(views["reader"]["sensitivity"].value)
+        ppv = screening_table.predictive_values(table.sensitivity, table.specificity, 0.05)[0]
         assert one["predictive_values"]["0.05"]["ppv"]["value"] == pytest.approx(ppv)
         assert one["decision_curve"]["model"] == net_benefit(part.label, part.prob).model.tolist()
         assert one["pathway"]["sensitivity"]["value"] == pytest.approx((said | sent)[part.label == 1].mean())
@@ -190,9 +184,8 @@ def test_likelihood_ratios_by_hand_and_their_coverage():
     assert np.isinf(likelihood_ratios(Interval(0.9, 0.8, 0.95), Interval(1.0, 0.9, 1.0))["positive"].value)
     rng, held = np.random.default_rng(4), []
     for _ in range(600):
-        rates = [
-            clustered_proportion(rng.random(n) < rate, np.ones(n), np.arange(n)) for n, rate in ((60, 0.85), (200, 0.9))
-        ]
+        parts = (60, 0.85), (200, 0.9)
+        rates = [clustered_proportion(rng.random(n) < rate, np.ones(n), np.arange(n)) for n, rate in parts]
         truths = zip(likelihood_ratios(*rates).values(), (8.5, 0.15 / 0.9), strict=True)
         held.append([one.low <= truth <= one.high for one, truth in truths])
     assert np.mean(held, axis=0).min() >= 0.93

@@ -1,6 +1,7 @@
 """Refutation of a bound by labels: the binomial tests as a special case, and error rates with dependent eyes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -172,10 +173,7 @@ def test_refusals_say_why_and_how_many_patients_it_takes():
     assert few.needed > 1000
     json.dumps(few.to_dict())
     with pytest.raises(InputError, match="no validation image counts"):
-        certify(
-            ReferralCases(cases.label, cases.label & False, cases.uncertainty, cases.patient, cases.weight),
-            [Goal("ppv", 0.9)],
-        )
+        certify(replace(cases, positive=cases.label & False), [Goal("ppv", 0.9)])
     with pytest.raises(InputError, match="selective_risk is 0"):
         certify(cases, [Goal("selective_risk", 0.0)])
     with pytest.raises(InputError, match=r"more than 2\. Say --most-images \d+ or more, or leave it out"):

@@ -7,22 +7,15 @@ from hypothesis import strategies as st
 
 import retinabench as rb
 from retinabench.core.errors import InputError
+from retinabench.metrics.guarantees import threshold
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
-from retinabench.metrics.guarantees.threshold import (
-    ROUNDING,
-    choose_threshold,
-    notes_on,
-    on_sets,
-    realised,
-    validation_and_test,
-)
+from retinabench.metrics.guarantees.threshold import choose_threshold, notes_on, on_sets, realised, validation_and_test
 
 
 def predictions(split, domain=None, patient=None):
     n = len(split)
-    return rb.Predictions(
-        np.arange(n), np.arange(n) % 2, np.full(n, 0.3), split=split, domain=domain, patient_id=patient
-    )
+    label, prob = np.arange(n) % 2, np.full(n, 0.3)
+    return rb.Predictions(np.arange(n), label, prob, split=split, domain=domain, patient_id=patient)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +49,8 @@ def test_goals_that_are_not_certified_are_judged_too_unless_they_bound_nothing()
     cases = sets()
     features = {name: one.uncertainty[:, None] for name, one in cases.items()}
     goals = [Goal("selective_risk", 0.3), Goal("accuracy", 1.0)]
-    found = on_sets(
-        cases, dict.fromkeys(cases, predictions(["test"])), 0.9, goals, features, (1.0, 1.0), 10, 0, certified=False
-    )
+    parts = dict.fromkeys(cases, predictions(["test"]))
+    found = on_sets(cases, parts, 0.9, goals, features, (1.0, 1.0), 10, 0, certified=False)
     assert [len(one.verdicts) for one in found.values()] == [0, 1, 1]
     assert found["shifted"].judged == "broken"
     assert found["shifted"].guarantee == "none"
@@ -84,9 +76,8 @@ CASES = st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min
 
 def images(label, positive, uncertainty):
     n = len(label)
-    return ReferralCases(
-        np.asarray(label, bool), np.asarray(positive, bool), np.asarray(uncertainty, float), np.arange(n), np.ones(n)
-    )
+    label, positive = np.asarray(label, bool), np.asarray(positive, bool)
+    return ReferralCases(label, positive, np.asarray(uncertainty, float), np.arange(n), np.ones(n))
 
 
 @given(CASES, st.sampled_from(["accuracy", "selective_risk", "sensitivity", "referral_rate", "npv"]), st.floats(0, 1))
@@ -98,7 +89,7 @@ def test_the_choice_by_brute_force(cases, target, value):
     for t in (-np.inf, *np.unique(seen.uncertainty)):
         num, den = goal.spec.sums(seen, t)
         risk = num.sum() / den.sum() if den.sum() else np.nan
-        if risk <= goal.max_risk + ROUNDING and (best is None or target != "referral_rate"):
+        if risk <= goal.max_risk + threshold.ROUNDING and (best is None or target != "referral_rate"):
             best = (t, 1 - risk if goal.spec.at_least else risk)
     choice = choose_threshold(seen, [goal])
     assert choice.threshold == (None if best is None else best[0])
@@ -113,10 +104,8 @@ def test_several_goals_at_once():
     seen = images([0, 1, 1, 0], [0, 1, 0, 0], [0.1, 0.2, 0.3, 0.4])
     assert choose_threshold(seen, [Goal("accuracy", 1), Goal("sensitivity", 1)]).threshold == 0.2
     assert choose_threshold(seen, [Goal("accuracy", 0.5), Goal("workload", 0.5)]).threshold == 0.4
-    assert (
-        choose_threshold(seen, [Goal("accuracy", 1), Goal("workload", 0.25)]).why
-        == "no threshold reaches all goals at once"
-    )
+    both = [Goal("accuracy", 1), Goal("workload", 0.25)]
+    assert choose_threshold(seen, both).why == "no threshold reaches all goals at once"
     assert "the best value is 1.000" in choose_threshold(images([1], [0], [0.1]), [Goal("selective_risk", 0.5)]).why
 
 

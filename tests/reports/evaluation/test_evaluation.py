@@ -18,14 +18,7 @@ from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation
-from retinabench.reports.evaluation.evaluation import (
-    EvaluationSettings,
-    SetPredictions,
-    all_curves,
-    evaluate_methods,
-    observed,
-    quantities,
-)
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, SetPredictions, evaluate_methods, observed
 from retinabench.reports.evaluation.facts import verdict
 from retinabench.reports.toolkit.figures import OTHERS
 from support.fake_predictions import population, predictions
@@ -41,7 +34,7 @@ def test_all_curves_of_many_weightings_are_those_of_one_after_the_other(kind):
     given = Predictions(images, rng.random(n) < 0.3, p, uncertainty=u[kind].astype(float))
     case = SetPredictions.of(given, "in_domain")
     assert case is not None
-    curves = all_curves(case)
+    curves = evaluation.all_curves(case)
     weight = rng.multinomial(n, np.full(n, 1 / n), 6).astype(float)
     weight[5] *= np.arange(n) < 12  # few images, perhaps of one class
     np.testing.assert_array_equal(curves(weight), np.concatenate([curves(one[None]) for one in weight]))
@@ -62,7 +55,7 @@ def test_differences_average_over_seeds_and_have_a_t_interval():
     values = np.array([[1.0], [3.0]])
     replicates = np.stack([np.linspace(0, 1, 101), np.linspace(2, 3, 101)])[..., None]
     whole = Cases([0, 1] * 20, np.linspace(0, 1, 40)).weighted()
-    [found] = quantities([difference_method(SCORES["accuracy"].interval)], [whole], values, replicates)
+    [found] = evaluation.quantities([difference_method(SCORES["accuracy"].interval)], [whole], values, replicates)
     assert (found.value, found.error) == (2.0, 1.0)
     half = stats.t.ppf(0.975, 39) * np.linspace(1, 2, 101).std(ddof=1)
     assert (found.low, found.high) == (pytest.approx(2 - half), pytest.approx(2 + half))

@@ -30,9 +30,8 @@ def written(tmp_path_factory) -> Written:
         for name in list(METHODS)[:3]
     }
     out = tmp_path_factory.mktemp("report")
-    return Written.read(
-        write_report(methods, out, EvaluationSettings(bootstrap=40), title="A test", images=round_image)
-    )
+    written = write_report(methods, out, EvaluationSettings(bootstrap=40), title="A test", images=round_image)
+    return Written.read(written)
 
 
 def test_every_number_of_the_page_is_in_the_table(written):

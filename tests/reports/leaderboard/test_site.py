@@ -44,13 +44,8 @@ def test_a_method_s_page_shows_card_numbers_and_failures(board) -> None:
     key = next(key for key in board.entries if key.startswith("noise-"))
     name = board.benchmark.name
     text = sites.method_page(key, [board], {name: sites.failures_of(board, key, shown=False)})
-    for expected in (
-        "A. Stranger",
-        'href="https://example.org/noise"',
-        "Wrong with the least uncertainty",
-        "seed 2",
-        key,
-    ):
+    words = "A. Stranger", 'href="https://example.org/noise"', "Wrong with the least uncertainty", "seed 2", key
+    for expected in words:
         assert expected in text
     assert "javascript:" not in text
 

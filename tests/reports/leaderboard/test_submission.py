@@ -76,15 +76,8 @@ def test_a_card_that_is_missing_large_or_a_link_is_refused(tmp_path) -> None:
 
 def test_only_plain_https_addresses_are_linked() -> None:
     assert is_address("https://a.org/b?c=d#e")
-    no = (
-        "http://a.org",
-        "https://",
-        "https://a b.org",
-        'https://a.org/"x="',
-        "https://good@evil.org",
-        "//a.org",
-        "https://[x",
-    )
+    no = "http://a.org", "https://", "https://a b.org", 'https://a.org/"x="'
+    no += "https://good@evil.org", "//a.org", "https://[x"
     assert not any(map(is_address, no))
 
 

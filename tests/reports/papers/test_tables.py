@@ -151,9 +151,8 @@ def test_scores_are_means_of_score_over_runs(request, runs, rules):
             for row in written.rows(name):
                 if row["method"] != title or row["task"] != "country_shift" or row["criterion"] != "in_domain_auroc":
                     continue
-                values = [
-                    one[row["set"]].to_dict()["scores"].get(row["score"], {"value": None})["value"] for one in found
-                ]
+                scores = [one[row["set"]].to_dict()["scores"] for one in found]
+                values = [one.get(row["score"], {"value": None})["value"] for one in scores]
                 if None in values:
                     assert row["value"] == ""
                     continue
@@ -221,9 +220,8 @@ def test_the_blur_study_has_a_row_per_constant(corrected, runs):
         for one in files_of(runs, "MAP", "severity_shift")
         if one.metadata["blur"] == 5
     ]
-    assert float(cells["MAP, blur 5", "in_domain", "accuracy_at_0"]["value"]) == pytest.approx(
-        np.mean(values), abs=MEAN
-    )
+    found = float(cells["MAP, blur 5", "in_domain", "accuracy_at_0"]["value"])
+    assert found == pytest.approx(np.mean(values), abs=MEAN)
     assert {row["method"] for row in corrected.rows("table-02-referral-severity-shift")} == {"MAP"}
 
 
@@ -231,9 +229,8 @@ def test_published_areas_equal_the_released_code(shared, tmp_path):
     """Sums in another order: 1e-12, as in `tests/scores/test_published.py`."""
     data = np.load(shared("golden", "retina", "joint_severity_like.npz"))
     metrics = json.loads(shared("golden", "retina", "joint_severity_like_metrics.json").read_text())["direct"]
-    parts = {
-        key: np.concatenate([data[f"in_{d}_{key}"] for d in ("id", "ood")]) for key in ("y_true", "y_pred", "entropy")
-    }
+    keys = "y_true", "y_pred", "entropy"
+    parts = {key: np.concatenate([data[f"in_{d}_{key}"] for d in ("id", "ood")]) for key in keys}
     n = len(parts["y_true"])
     one = Predictions(
         np.array([f"{k}" for k in range(n)]), parts["y_true"], parts["y_pred"], uncertainty=parts["entropy"],

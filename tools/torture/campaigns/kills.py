@@ -4,8 +4,6 @@ After each kill no process is left, every file is whole, and the same command, r
 run: byte for byte, but for those in which two undisturbed runs differ (they hold seconds).
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import tempfile
@@ -58,7 +56,6 @@ def _operations(count: int, turn: int) -> list[int]:
 def trial(
     verb: Verb, base: Undisturbed, plan: Plan, case: str, at: int = 0, kind: str = "", after: float = 0, row: str = ""
 ) -> Outcome:
-    """Disturb a command once, and judge what it left."""
     folder = fresh(base)
     if at:
         plan.set(folder / "out", at, What.KILL_TORN)

@@ -1,7 +1,5 @@
 """What happens to the bytes of a file: flipped bits, cuts, lost, repeated and foreign pieces."""
 
-from __future__ import annotations
-
 import random
 
 from hypothesis import strategies as st
@@ -37,7 +35,6 @@ def damaged(content: bytes, kind: str, place: int, random_state: random.Random) 
 
 @st.composite
 def damages(draw: st.DrawFn, content: bytes, *, most: int = 2) -> tuple[bytes, str]:
-    """Draw one or two damages of a content, and their description."""
     said = []
     for _ in range(draw(st.integers(1, most))):
         kind = draw(st.sampled_from((*KINDS[:2], *KINDS)))  # single bits and bytes twice as often
