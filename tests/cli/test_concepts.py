@@ -1,5 +1,3 @@
-"""The options of the verbs that ask about images, and `occlude`'s own."""
-
 import json
 import shlex
 from pathlib import Path

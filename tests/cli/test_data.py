@@ -1,5 +1,3 @@
-"""`prepare` and `train` with data sets as a user has them: one command each, one clear line where that is not enough."""
-
 import json
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""The verbs of `retinabench fidelity`."""
-
 import json
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""What a reader learns of the five grades from `score`, `report` and `clinic`."""
-
 import json
 import re
 

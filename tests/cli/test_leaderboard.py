@@ -1,5 +1,3 @@
-"""The verbs `leaderboard`, `submit`, `site` and `prepare BENCHMARK`, as a user calls them."""
-
 import json
 
 from retinabench.cli.main import run

@@ -1,5 +1,3 @@
-"""`retinabench reproduce country`: from Kaggle's files to tables and judged claims."""
-
 import csv
 import json
 from pathlib import Path

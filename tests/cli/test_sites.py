@@ -1,5 +1,3 @@
-"""`retinabench benchmark sites`: leave one site out, on drawn sites whose cameras differ."""
-
 import json
 from pathlib import Path
 
@@ -61,9 +59,6 @@ def test_each_site_is_tested_by_models_that_have_and_have_not_seen_it(sites, tmp
             seen = np.mean([cells[other, site] for other in SITES if other != site])
             assert one["difference"] == pytest.approx(cells[site, site] - seen, abs=1e-9)
     worst = min(SITES, key=lambda site: cells[site, site])
-    first = next(
-        line
-        for line in (out / "sites.md").read_text().partition("AUROC of MAP")[2].splitlines()
-        if line.startswith("| without")
-    )
+    lines = (out / "sites.md").read_text().partition("AUROC of MAP")[2].splitlines()
+    first = next(line for line in lines if line.startswith("| without"))
     assert first.startswith(f"| without {worst}")

@@ -1,5 +1,3 @@
-"""`retinabench tune` from the command line: files, exit codes, one line per mistake; and its table."""
-
 import json
 import sys
 import types

@@ -153,10 +153,8 @@ def test_a_trained_run_predicts_another_table_of_the_same_columns(trained, tmp_p
     other = write(patients(90, id=[f"q{k}" for k in range(90)], split=["test"] * 90), tmp_path / "other.csv")
     assert prepare(other, tmp_path / "other", "--split", "split") == 0
     run_folder = sorted((root / "runs").glob("*-fold-0-*"))[0]
-    assert (
-        run(["predict", str(run_folder), "--data", str(tmp_path / "other"), "--out", str(tmp_path / "p.parquet"), "-q"])
-        == 0
-    )
+    words = ["predict", str(run_folder), "-q", "--data"]
+    assert run([*words, str(tmp_path / "other"), "--out", str(tmp_path / "p.parquet")]) == 0
     found, own = read_predictions(tmp_path / "p.parquet"), read_predictions(run_folder / "predictions.parquet")
     test = found.select(domain="in_domain", split="test")
     np.testing.assert_allclose(test.probs, own.select(split="test").probs, atol=1e-6)
@@ -164,9 +162,7 @@ def test_a_trained_run_predicts_another_table_of_the_same_columns(trained, tmp_p
     less = write(patients(90, id=[f"q{k}" for k in range(90)]).drop(["sex"]), tmp_path / "less.csv")
     assert prepare(less, tmp_path / "less") == 0
     capsys.readouterr()
-    assert (
-        run(["predict", str(run_folder), "--data", str(tmp_path / "less"), "--out", str(tmp_path / "q.csv"), "-q"]) == 2
-    )
+    assert run([*words, str(tmp_path / "less"), "--out", str(tmp_path / "q.csv")]) == 2
     assert "has other columns of features" in one_line(capsys)
 
 

@@ -1,5 +1,3 @@
-"""`retinabench examine` as a user meets it: files, exit codes, one line, continued by the same command."""
-
 import json
 import re
 import shutil

@@ -1,5 +1,3 @@
-"""A table of answers: what is read, what is refused, and what ties a transcript to it."""
-
 import hashlib
 
 import numpy as np
@@ -42,10 +40,8 @@ def test_answers_are_those_of_the_table_and_may_lack_where_the_truth_is_unknown(
 
 def test_single_precision_stays_and_is_the_same_examinee(tmp_path):
     exact = np.float32(PROBS).astype(np.float64)
-    single, double = (
-        read_answers(written(tmp_path / f"{dtype}.parquet", probs=exact, dtype=dtype), BANK)
-        for dtype in ("float32", "float64")
-    )
+    files = [written(tmp_path / f"{one}.parquet", probs=exact, dtype=one) for one in ("float32", "float64")]
+    single, double = (read_answers(file, BANK) for file in files)
     assert single.hash == double.hash == Answers(BANK, exact).hash
     assert single(0, "a") == double(0, "a") == exact[0, 0]
 

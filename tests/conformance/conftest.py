@@ -1,5 +1,3 @@
-"""Small trainings that the checks of all methods share."""
-
 import pytest
 
 from retinabench.experiments.config import load_run

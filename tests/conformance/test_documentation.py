@@ -210,13 +210,9 @@ def test_every_section_of_the_gallery_has_a_small_picture():
 
 def test_the_site_s_lists_name_every_entry():
     pages = (
-        (entries.scores, SCORES),
-        (entries.data, [*DATASETS, *TASKS]),
-        (entries.targets, TARGETS),
-        (entries.banks, bank_names()),
-        (entries.posteriors, METHODS),
-        (entries.methods, METHODS),
-    )
+        (entries.scores, SCORES), (entries.data, [*DATASETS, *TASKS]), (entries.targets, TARGETS),
+        (entries.banks, bank_names()), (entries.posteriors, METHODS), (entries.methods, METHODS),
+    )  # fmt: skip
     for page, registry in pages:
         found = page()
         assert [name for name in registry if name not in found] == []

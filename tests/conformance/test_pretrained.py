@@ -69,12 +69,8 @@ def test_it_fine_tunes_the_last_stages_and_leaves_the_first_ones(pretrained, nam
     assert np.isfinite(read_predictions(found / "predictions.parquet").probs).all()
     if name in SINGLE:
         state = load_posterior(found)[1].state()
-        kept = [
-            torch.equal(tensor, before[key])
-            for key in FIRST
-            for place, tensor in state.items()
-            if re.fullmatch(rf"(trunk\.|beside/\d+/)?{re.escape(key)}", place)
-        ]
+        named = {key: re.compile(rf"(trunk\.|beside/\d+/)?{re.escape(key)}") for key in FIRST}
+        kept = [torch.equal(one, before[k]) for k in FIRST for place, one in state.items() if named[k].fullmatch(place)]
         assert all(kept)
         assert kept or name in OTHER_NAMES
         spread = [tensor for place, tensor in state.items() if place == f"beside/{FIRST[1]}"]
@@ -111,11 +107,9 @@ def test_a_head_learns_under_every_likelihood_of_the_method(name, hidden):
 
 def test_the_page_of_methods_names_every_method_that_does_not_work_with_every_trunk():
     configs = {name: METHODS[name].Config for name in OWN if not is_composed(METHODS[name])}
-    found = {
-        "the images": [name for name, config in configs.items() if config.needs_images],
-        "its trunk": [name for name, config in configs.items() if config.keeps_trunk],
-        "their members": sorted(name for name in OWN if is_composed(METHODS[name])),
-    }
+    found = {"the images": [name for name, config in configs.items() if config.needs_images]}
+    found["its trunk"] = [name for name, config in configs.items() if config.keeps_trunk]
+    found["their members"] = sorted(name for name in OWN if is_composed(METHODS[name]))
     listed = {line for line in PAGE.read_text().splitlines() if line.startswith("- `")}
     for what, names in found.items():
         (line,) = (line for line in listed if what in line)

@@ -1,8 +1,6 @@
-"""Threshold transfer on the synthetic fundus photographs: the alarm rings for the shifted cameras and for nothing else.
-
-A logistic regression on the colours and the fine structure of 32-pixel pictures stands for a model. Patients are then
-dealt to validation and test again and again; what is drawn is the split, the pictures stay.
-"""
+"""Threshold transfer on the synthetic fundus photographs: the alarm rings for the shifted cameras and for nothing else. A logistic
+regression on the colours and the fine structure of 32-pixel pictures stands for a model. Patients are then dealt to validation and
+test again and again; what is drawn is the split, the pictures stay."""
 
 from dataclasses import replace
 
@@ -64,11 +62,9 @@ def some(rng, predictions, *sizes):
 
 
 def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):
-    """300 deals of 100 and 100 patients at level 5 %: the standard error of that share is 1.3 %.
-
-    Under one camera the test is exact for a random deal of any patients, so the share of false alarms is at most 5 %.
-    The shifted cameras photograph other grades as well; of healthy eyes alone only the camera differs.
-    """
+    """300 deals of 100 and 100 patients at level 5 %: the standard error of that share is 1.3 %. Under one camera the test is exact
+    for a random deal of any patients, so the share of false alarms is at most 5 %. The shifted cameras photograph other grades as
+    well; of healthy eyes alone only the camera differs."""
     (near, well), (far, well_far) = seen["in_domain"], seen["shifted"]
     u, v = (referral_uncertainty(one)[0] for one in (near, far))
     alarms = {"same": 0, "shifted": 0, "shifted, healthy": 0}

@@ -1,5 +1,3 @@
-"""Lists of checksums: what they accept, what they find, and that `sha256sum` reads them."""
-
 import errno
 import json
 import os

@@ -1,5 +1,3 @@
-"""Results as JSON content, as rows, as HTML and as a pandas DataFrame."""
-
 import json
 import math
 from dataclasses import dataclass

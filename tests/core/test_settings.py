@@ -1,5 +1,3 @@
-"""The first complaint about a configuration, as one line with its key and the nearest valid one."""
-
 import math
 import sys
 from pathlib import Path

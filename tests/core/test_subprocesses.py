@@ -1,5 +1,3 @@
-"""The environment of child processes, and what becomes of them when one is killed."""
-
 import os
 import signal
 import subprocess

@@ -1,5 +1,3 @@
-"""What comes from strangers: names of files, links, text for terminals and spreadsheets, JSON."""
-
 import csv
 import io
 import os

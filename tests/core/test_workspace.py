@@ -1,5 +1,3 @@
-"""A killable folder: who may work in it, what it was begun with, and when it is done."""
-
 import errno
 import os
 import signal

@@ -1,5 +1,3 @@
-"""Files in parts read as one."""
-
 import hashlib
 import io
 import os

@@ -1,5 +1,3 @@
-"""Labels and image files that belong together, and what is left over on either side."""
-
 import pytest
 
 from retinabench.cli.main import run

@@ -1,5 +1,3 @@
-"""Limits, their file, and the probe, with a memory that a formula stands for."""
-
 import json
 import math
 from dataclasses import replace
@@ -204,10 +202,9 @@ def test_processes_share_every_batch_of_the_one_order(data, rows, ranks):
 
 def test_processes_mirror_with_noise_of_their_own(data):
     plain, mirrored = ([[*batches(data, augment=kind).epoch(0, k, 2)] for k in (0, 1)] for kind in ("none", "flip"))
-    changed = [
-        [not torch.equal(a, b) for (x, _), (y, _) in zip(one, two, strict=True) for a, b in zip(x, y, strict=True)]
-        for one, two in zip(plain, mirrored, strict=True)
-    ]
+    pairs = [zip(one, two, strict=True) for one, two in zip(plain, mirrored, strict=True)]
+    columns = [[pair for (x, _), (y, _) in each for pair in zip(x, y, strict=True)] for each in pairs]
+    changed = [[not torch.equal(a, b) for a, b in each] for each in columns]
     # 32 images each, of which 3/4 are mirrored somehow: the same pattern twice by chance has probability 3e-7.
     assert changed[0] != changed[1]
 

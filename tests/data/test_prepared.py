@@ -1,5 +1,3 @@
-"""Shards of pixels: what is written is mapped again, and another array is refused."""
-
 import gc
 import json
 import pickle

@@ -1,8 +1,5 @@
-"""The divisions of the tasks, at full size, from label files alone.
-
-The label files are drawn with the true counts by split and grade (`kaggle_layout.py`); the counts asserted here are
-those of the released benchmark.
-"""
+"""The divisions of the tasks, at full size, from label files alone. The label files are drawn with the true counts by split and
+grade (`kaggle_layout.py`); the counts asserted here are those of the released benchmark."""
 
 from dataclasses import replace
 

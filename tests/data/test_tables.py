@@ -1,5 +1,3 @@
-"""Tables of patients: what is read, what is refused in one line, and inputs that no test row has a part in."""
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv

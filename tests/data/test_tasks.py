@@ -1,5 +1,3 @@
-"""Tasks of prepared folders: their labels, notes and refusals."""
-
 import json
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""The presets: the table of published values."""
-
 import pytest
 
 from retinabench.core.errors import InputError

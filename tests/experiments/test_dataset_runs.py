@@ -1,5 +1,3 @@
-"""`rb.train`: methods on the data sets and networks of a PyTorch user."""
-
 import numpy as np
 import pytest
 import torch

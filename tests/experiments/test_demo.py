@@ -1,5 +1,3 @@
-"""The demo, which takes minutes: the numbers of its page, and which networks its ensemble pools."""
-
 import json
 import re
 from pathlib import Path

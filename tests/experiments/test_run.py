@@ -1,5 +1,3 @@
-"""What a run writes, where its data set has an odd shape, and what a finished run predicts of other data sets."""
-
 import json
 import shutil
 

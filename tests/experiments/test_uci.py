@@ -1,5 +1,3 @@
-"""The command: resumable per set and method, tables beside the printed values, wrong folders named."""
-
 import csv
 import math
 import shutil

@@ -1,5 +1,3 @@
-"""The table of original files."""
-
 import json
 
 import numpy as np
@@ -95,13 +93,10 @@ def idrid(tmp_path_factory):
 
 
 KNOWN = {
-    ("IDRiD_064_test", "IDRiD_118_train"): {3, 0},
-    ("IDRiD_021_train", "IDRiD_391_train"): {1, 2},
-    ("IDRiD_028_train", "IDRiD_327_train"): {4, 3},
-    ("IDRiD_045_train", "IDRiD_333_train"): {2},
-    ("IDRiD_073_train", "IDRiD_375_train"): {2},
-    ("IDRiD_079_train", "IDRiD_279_train"): {1},
-}
+    ("IDRiD_064_test", "IDRiD_118_train"): {3, 0}, ("IDRiD_021_train", "IDRiD_391_train"): {1, 2},
+    ("IDRiD_028_train", "IDRiD_327_train"): {4, 3}, ("IDRiD_045_train", "IDRiD_333_train"): {2},
+    ("IDRiD_073_train", "IDRiD_375_train"): {2}, ("IDRiD_079_train", "IDRiD_279_train"): {1},
+}  # fmt: skip
 
 TWO_EXPOSURES = ("IDRiD_013_train", "IDRiD_397_train")
 """Two images of one eye from one visit, with grades 3 and 2: different bytes, found by their pixels alone."""

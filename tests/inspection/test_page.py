@@ -1,5 +1,3 @@
-"""Contact sheets."""
-
 import io
 import json
 import os

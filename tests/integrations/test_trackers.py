@@ -1,5 +1,3 @@
-"""Unknown trackers, missing libraries and damaged folders are named in one line."""
-
 import json
 import shutil
 import struct

@@ -1,5 +1,3 @@
-"""Checkpoints of a training."""
-
 import json
 import signal
 import sys

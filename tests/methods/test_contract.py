@@ -1,5 +1,3 @@
-"""What every method states: card, name, settings."""
-
 import inspect
 import re
 

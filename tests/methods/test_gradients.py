@@ -1,5 +1,3 @@
-"""Losses and gradients of a batch in parts."""
-
 import numpy as np
 import pytest
 import torch

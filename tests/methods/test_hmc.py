@@ -187,13 +187,8 @@ def test_mean_and_covariance_are_the_closed_form_s_nuts(step):
     draws, rates, _ = chain(step, 820)
     assert 0.5 < np.mean(rates) <= 1
     centred = draws - mean
-    for values, truth in (
-        (draws, mean),
-        (
-            np.stack([centred[:, i] * centred[:, j] for i, j in ((0, 0), (0, 1), (1, 1))], axis=1),
-            covariance[[0, 0, 1], [0, 1, 1]],
-        ),
-    ):
+    products = np.stack([centred[:, i] * centred[:, j] for i, j in ((0, 0), (0, 1), (1, 1))], axis=1)
+    for values, truth in ((draws, mean), (products, covariance[[0, 0, 1], [0, 1, 1]])):
         split = values.reshape(4, -1, values.shape[1])
         assert (np.abs(values.mean(axis=0) - truth) < 4 * mcse(split)).all()
 

@@ -1,9 +1,7 @@
-"""What each method believes where the truth is known: a conjugate Gaussian regression, and logistic regression in 2-d.
-
-Every method trains as it does in the exam: `fit` on `point_batches`, l2 = 1 / (2 N s²) on everything, so that the loss is
--log posterior / N. Exact ones must reach the posterior, approximate ones their own fixed point, found here by closed form
-or quadrature. All seeds are those of the runs (0), all batches whole.
-"""
+"""What each method believes where the truth is known: a conjugate Gaussian regression, and logistic regression in 2-d. Every method
+trains as it does in the exam: `fit` on `point_batches`, l2 = 1 / (2 N s²) on everything, so that the loss is -log posterior / N.
+Exact ones must reach the posterior, approximate ones their own fixed point, found here by closed form or quadrature. All seeds are
+those of the runs (0), all batches whole."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,3 @@
-"""Laplace's approximation."""
-
 import numpy as np
 import pytest
 import torch

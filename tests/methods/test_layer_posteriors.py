@@ -150,9 +150,8 @@ def test_rank1_sets_the_pace_of_its_distributions_alone():
 
 def test_the_bound_of_all_parameters_is_its_two_terms(opened):
     """With no width to speak of the likelihood is the network's; the divergence, biases included, is over N images."""
-    run, data = opened(
-        "model.name=lenet", "method.name=gaussian_vi", "method.std=1e-6", "optimizer.l2=0.01", "optimizer.reweight=none"
-    )
+    words = "model.name=lenet", "method.name=gaussian_vi", "method.std=1e-6"
+    run, data = opened(*words, "optimizer.l2=0.01", "optimizer.reweight=none")
     model = build_model(run.model, 0)
     images, labels = next(data.epoch(0))
     terms = bound(model, Scales(model, 1e-6), data, run, Bernoulli())(images, labels, BatchInfo.of(labels))

@@ -1,5 +1,3 @@
-"""The training loop, its optimiser and learning rate."""
-
 import copy
 
 import numpy as np

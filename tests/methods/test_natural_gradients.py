@@ -37,9 +37,8 @@ def test_25_steps_on_a_quadratic_are_the_recorded_ones(shared, monkeypatch):
     given = {name: float(golden[name]) for name in ("ess", "beta1", "beta2", "lr")}
     Q, b = torch.from_numpy(golden["Q"]), torch.from_numpy(golden["b"])
     w = nn.Parameter(torch.from_numpy(golden["mean_init"]))
-    optimizer = natural_gradients.IvonOptimizer(
-        [w], lr_factor=1.0, delta=float(golden["weight_decay"]), hessian=float(golden["hess_init"]), **given
-    )
+    about = {"delta": float(golden["weight_decay"]), "hessian": float(golden["hess_init"])}
+    optimizer = natural_gradients.IvonOptimizer([w], lr_factor=1.0, **about, **given)
     for step, eps in enumerate(torch.from_numpy(golden["eps"])):
         monkeypatch.setattr(torch, "randn", lambda *_, eps=eps, **__: eps)
         optimizer.zero_grad()

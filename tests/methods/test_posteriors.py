@@ -1,5 +1,3 @@
-"""Posteriors that methods share."""
-
 from dataclasses import replace
 
 import pytest

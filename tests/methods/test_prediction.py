@@ -1,5 +1,3 @@
-"""Posteriors' states, and predictions of many images."""
-
 import hashlib
 import json
 

@@ -1,5 +1,3 @@
-"""What becomes of an image and of a patient by a frozen rule, and the lists that a clinic works through."""
-
 import csv
 import io
 import json

@@ -1,5 +1,3 @@
-"""Calibration errors, diagrams, lines and the parts of the Brier score."""
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -106,13 +106,10 @@ def predictions(n=300, seed=0, **more):
     grade = rng.choice(5, n, p=[0.5, 0.2, 0.2, 0.06, 0.04])
     p = np.clip((grade / 4 + rng.normal(0, 0.3, n)), 0.001, 0.999)
     columns = {
-        "image_id": [f"i{k:04d}" for k in range(n)],
-        "label": grade >= 2,
-        "probs": p,
-        "grade": grade,
+        "image_id": [f"i{k:04d}" for k in range(n)], "label": grade >= 2, "probs": p, "grade": grade,
         "patient_id": [f"p{k // 2}" for k in range(n)],
         "domain": np.where(np.arange(n) < n * 0.8, "in_domain", "shifted"),
-    }
+    }  # fmt: skip
     return Predictions(**(columns | more))
 
 

@@ -1,5 +1,3 @@
-"""Comparisons of models: differences and their intervals, what is paired, Holm's correction, and ranks."""
-
 import json
 from dataclasses import replace
 
@@ -257,12 +255,8 @@ def test_equal_methods_differ_in_one_of_twenty_studies(runs):
         for _ in "ab":
             shift = (runs > 1) * 0.05 * rng.normal(size=(runs, 1))
             hits = rng.normal(size=(runs, patients)) + hardness < 1.2 + shift
-            sides.append(
-                [
-                    rb.Predictions(np.arange(patients), hardness < 0, np.where(hit == (hardness < 0), 0.9, 0.1))
-                    for hit in hits
-                ]
-            )
+            probs = [np.where(hit == (hardness < 0), 0.9, 0.1) for hit in hits]
+            sides.append([rb.Predictions(np.arange(patients), hardness < 0, prob) for prob in probs])
         rejected += compare(*sides, bootstrap=100, scores=["accuracy"])["in_domain"]["accuracy"].p < 0.05
     assert 0.005 <= rejected / 200 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
 

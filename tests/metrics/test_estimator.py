@@ -1,5 +1,3 @@
-"""The classic way in: `estimator(images) -> (mean, uncertainty)`."""
-
 import numpy as np
 import pytest
 

@@ -97,12 +97,11 @@ def test_the_interval_of_kappa_holds_that_of_the_population():
     for study in range(300):
         cases = cases_of(graded_patients(100, seed=1 + study))
         whole = cases.weighted()
-        draws = cluster_bootstrap(
-            lambda weight, cases=cases: spec(Weighted(cases, weight))[:, None],
-            cases.patient,
-            replicates=200,
-            seed=study,
-        )
+
+        def statistic(weight, cases=cases):
+            return spec(Weighted(cases, weight))[:, None]
+
+        draws = cluster_bootstrap(statistic, cases.patient, replicates=200, seed=study)
         ends = spec.interval.ends([whole], spec(whole), draws[:, 0], 0.95)
         held += ends.low <= truth <= ends.high
     assert 0.912 * 300 <= held <= 0.985 * 300

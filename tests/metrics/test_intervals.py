@@ -1,5 +1,3 @@
-"""Intervals on the scale of the bounds, by hand."""
-
 from itertools import product
 
 import numpy as np

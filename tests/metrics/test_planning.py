@@ -1,5 +1,3 @@
-"""Assumptions of a study plan: what a pilot says, and values that cannot be."""
-
 import json
 import math
 
@@ -77,10 +75,8 @@ def test_patients_by_hand():
 
 
 def test_a_study_of_the_planned_size_has_its_power():
-    """Sensitivity 0.95 above 0.85 with power 0.8 of two correlated eyes (seed 0, 400 studies; standard error 2 points).
-
-    The clustered interval estimates the design effect and uses t quantiles, so that the power is a few points lower or higher.
-    """
+    """Sensitivity 0.95 above 0.85 with power 0.8 of two correlated eyes (seed 0, 400 studies; standard error 2 points). The
+    clustered interval estimates the design effect and uses t quantiles, so that the power is a few points lower or higher."""
     rng = np.random.default_rng(0)
     plan = plan_study(Assumptions(0.2, 0.95, clusters=Clusters(2, 0.5, 1.0)), Aims(above_sensitivity=0.85))
     patients = round(plan["sensitivity_above"].patients * 0.2)  # those who are diseased, in both eyes

@@ -1,5 +1,3 @@
-"""Outcomes at other thresholds: each by hand from the images, and the frozen pair as `clinic` has it."""
-
 import math
 from dataclasses import astuple
 

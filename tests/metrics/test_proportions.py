@@ -1,5 +1,3 @@
-"""Numbers with intervals, and how undefined ones are written."""
-
 import math
 
 import numpy as np
@@ -91,10 +89,8 @@ def test_an_error_never_improves_the_bound():
     for patients in (3, 10, 100):
         patient = np.repeat(np.arange(patients), 2)
         for exact in (False, True):
-            lows = [
-                clustered_proportion(np.arange(2 * patients) >= wrong, np.ones(2 * patients), patient, exact=exact).low
-                for wrong in range(4)
-            ]
+            every, wrongs = np.arange(2 * patients), range(4)
+            lows = [clustered_proportion(every >= k, np.ones(2 * patients), patient, exact=exact).low for k in wrongs]
             assert (np.diff(lows) <= 0).all()
 
 

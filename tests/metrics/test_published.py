@@ -31,13 +31,9 @@ def golden(name):
 def test_curves(case, metric, oracle):
     z = golden(f"retention_{case}")
     curve = published.referral_curve(
-        z["in_y_true"],
-        z["in_y_pred"],
-        z["in_uncertainty"],
-        metric,
-        oracle=oracle,
+        z["in_y_true"], z["in_y_pred"], z["in_uncertainty"], metric, oracle=oracle,
         order=z["out_uncertainty_argsort_default"],
-    )
+    )  # fmt: skip
     truth = z[f"out_retention_{metric}_{'oracle' if oracle else 'plain'}"]
     np.testing.assert_allclose(curve.value, truth, rtol=0, atol=1e-12)
     assert curve.area == pytest.approx(truth.mean(), abs=1e-12)
@@ -199,12 +195,9 @@ def test_joint_and_balanced(case):
         np.testing.assert_allclose(curve.value, z[f"out_balanced_{metric}"], atol=1e-12)
     # shuffled rows: the file's order of domains does not matter to `score`
     predictions = Predictions(
-        np.arange(near + far).astype(str),
-        y,
-        p,
-        uncertainty=u,
+        np.arange(near + far).astype(str), y, p, uncertainty=u,
         domain=np.where(z["out_joint_is_ood"], "shifted", "in_domain"),
-    )
+    )  # fmt: skip
     sets = score(predictions, rules="published", seed=1234).to_dict()["sets"]
     for theirs, ours in NAMES.items():
         assert sets["joint"]["scores"][ours]["value"] == pytest.approx(truth[f"joint_test/{theirs}"], abs=1e-12)

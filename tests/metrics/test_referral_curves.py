@@ -1,5 +1,3 @@
-"""Every pair of a positive and an earlier negative image is met once, in gathers or one by one: against all pairs."""
-
 import itertools
 import warnings
 

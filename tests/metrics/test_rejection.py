@@ -1,5 +1,3 @@
-"""Uncertainties of one model compared: ordered within folds, and tested by the one comparison."""
-
 from dataclasses import replace
 
 import numpy as np
@@ -49,12 +47,8 @@ def test_each_fold_is_ordered_by_itself():
     assert one.to_dict()["uncertainties"] == other.to_dict()["uncertainties"]
     for name, found in one.uncertainties.items():
         rows = [np.flatnonzero(predictions.fold == k) for k in range(K)]
-        of_folds = [
-            SCORES["rc_index"](
-                Cases(predictions.label[r], predictions.prob[r], predictions.uncertainties[name][r]).weighted()
-            )
-            for r in rows
-        ]
+        columns = predictions.label, predictions.prob, predictions.uncertainties[name]
+        of_folds = [SCORES["rc_index"](Cases(*(one[r] for one in columns)).weighted()) for r in rows]
         assert found.folds.mean == pytest.approx(np.mean(of_folds), abs=1e-12)
         assert found.index == pytest.approx(found.folds.mean, abs=1e-12)
         assert found.vertical == pytest.approx(found.folds.mean, abs=1e-12)

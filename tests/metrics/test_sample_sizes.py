@@ -40,10 +40,8 @@ def test_the_correlation_of_one_image_per_patient_is_unknown():
 
 
 def test_the_design_effect_is_the_ratio_of_variances():
-    """Sensitivity of two correlated eyes: simulated variance over that of independent eyes (seed 1, 4,000 studies).
-
-    The standard error of a variance ratio over R studies is about sqrt(2 / R) = 2.2 %; the tolerance is four of them.
-    """
+    """Sensitivity of two correlated eyes: simulated variance over that of independent eyes (seed 1, 4,000 studies). The standard
+    error of a variance ratio over R studies is about sqrt(2 / R) = 2.2 %; the tolerance is four of them."""
     rng = np.random.default_rng(1)
     patients, prevalence, disease, right = 200, 0.3, 0.6, 0.5
     both = prevalence**2 + disease * prevalence * (1 - prevalence)
@@ -126,10 +124,8 @@ def test_studies_of_a_real_like_population_have_the_planned_precision(shared):
 
 
 def test_the_published_example_of_heart_valve_failure():
-    """Prevalence 0.018, C-statistic 0.8, logit(p) normal with mean -5 and standard deviation 2.5.
-
-    Published with the authors' package: 905, 4,544 (by a simulation of the predictors) and 4,252 participants.
-    """
+    """Prevalence 0.018, C-statistic 0.8, logit(p) normal with mean -5 and standard deviation 2.5. Published with the authors'
+    package: 905, 4,544 (by a simulation of the predictors) and 4,252 participants."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     assert planning.images_for_observed_over_expected(0.018, 1.0) == pytest.approx(905, abs=1)
     assert planning.images_for_c_statistic(0.8, 0.018) == pytest.approx(4252, abs=1)

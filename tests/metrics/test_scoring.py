@@ -1,5 +1,3 @@
-"""`score`: its JSON, its sets, its intervals, and what it says of undefined numbers."""
-
 import copy
 import json
 import pickle

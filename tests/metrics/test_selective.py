@@ -110,11 +110,9 @@ def test_areas_by_hand():
 def risks(wrong, uncertainty):
     """Number of wrong images among the k most certain, ties shared evenly, for k = 1 … N."""
     certain = np.sort(uncertainty)
-    return [
-        wrong[uncertainty < certain[k - 1]].sum()
-        + wrong[uncertainty == certain[k - 1]].mean() * (k - (uncertainty < certain[k - 1]).sum())
-        for k in range(1, len(wrong) + 1)
-    ]
+    below = [uncertainty < certain[k - 1] for k in range(1, len(wrong) + 1)]
+    tied = [wrong[uncertainty == one].mean() for one in certain]
+    return [wrong[b].sum() + t * (k - b.sum()) for k, (b, t) in enumerate(zip(below, tied, strict=True), start=1)]
 
 
 def test_the_accuracy_of_the_retained_is_that_of_the_most_certain():

@@ -1,5 +1,3 @@
-"""The smooth calibration curve and its distances from the diagonal."""
-
 import numpy as np
 import pytest
 from scipy.special import expit, logit

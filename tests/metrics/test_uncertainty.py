@@ -12,12 +12,9 @@ from retinabench.metrics.decisions import UNCERTAINTIES, binary_entropy, decompo
 from retinabench.predictions.table import Predictions
 
 FIELDS = {
-    "prediction": "mean",
-    "predictive_entropy": "total",
-    "predictive_variance": "variance",
-    "epistemic_uncertainty": "epistemic",
-    "aleatoric_uncertainty": "aleatoric",
-}
+    "prediction": "mean", "predictive_entropy": "total", "predictive_variance": "variance",
+    "epistemic_uncertainty": "epistemic", "aleatoric_uncertainty": "aleatoric",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Settings, registry and construction of networks."""
-
 import pytest
 import torch
 from torch import nn

@@ -1,5 +1,3 @@
-"""Layers that draw, and how they enter a network."""
-
 from collections import OrderedDict
 
 import pytest
@@ -77,12 +75,8 @@ def test_parameters_keep_their_names_weights_and_layout():
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
     assert {name.rpartition(".")[2] for name in set(after) - set(before)} == {"rho"}
     assert after["layer1.0.conv1.rho"].is_contiguous(memory_format=torch.channels_last)
-    assert (
-        Mfvi.build(resnet18(width=4), run("mfvi"), Bernoulli())
-        .model.load_state_dict(before, strict=False)
-        .unexpected_keys
-        == []
-    )
+    model = Mfvi.build(resnet18(width=4), run("mfvi"), Bernoulli()).model
+    assert model.load_state_dict(before, strict=False).unexpected_keys == []
 
 
 class Standardised(nn.Conv2d):

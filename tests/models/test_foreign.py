@@ -1,5 +1,3 @@
-"""Networks of users and of timm."""
-
 import sys
 from types import SimpleNamespace
 

@@ -1,5 +1,3 @@
-"""Any network splits into a trunk and its last linear layer, and computes what it computed."""
-
 import copy
 
 import pytest

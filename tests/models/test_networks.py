@@ -1,5 +1,3 @@
-"""Networks: numbers of weights, shapes, padding, and oracles."""
-
 import numpy as np
 import pytest
 import torch

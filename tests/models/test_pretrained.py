@@ -1,5 +1,3 @@
-"""Pretrained weights: names, loading, trained stages."""
-
 import importlib
 import re
 import sys

@@ -1,5 +1,3 @@
-"""Variational layers: noise, divergences, flipout."""
-
 import math
 
 import numpy as np
@@ -78,12 +76,8 @@ def test_radial_kl_is_its_monte_carlo_estimate(size):
     # The density at distance d is that of |r| there, spread over the sphere of radius d.
     distance = noise.norm(dim=1)
     surface = math.log(2) + size / 2 * math.log(math.pi) - math.lgamma(size / 2)
-    log_q = (
-        torch.from_numpy(stats.halfnorm.logpdf(distance.numpy()))
-        - surface
-        - (size - 1) * distance.log()
-        - stddev.log().sum()
-    )
+    radius = torch.from_numpy(stats.halfnorm.logpdf(distance.numpy()))
+    log_q = radius - surface - (size - 1) * distance.log() - stddev.log().sum()
     log_p = torch.distributions.Normal(0, prior).log_prob(offset + stddev * noise).sum(dim=1)
     estimate = log_q - log_p
     error = float(estimate.std()) / math.sqrt(draws)

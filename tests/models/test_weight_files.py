@@ -1,5 +1,3 @@
-"""Files of tensors from strangers."""
-
 import json
 import os
 import pickle

@@ -1,5 +1,3 @@
-"""A folder for the files that tests write over and over."""
-
 import pytest
 
 

@@ -1,5 +1,3 @@
-"""Ids that are missing, look the same, or have to be made."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""The columns that a file must have, its sizes and its metadata."""
-
 import json
 import re
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Parquet files of a few kilobytes that stand for gigabytes; each is refused before it unfolds."""
-
 import io
 import pickle
 import zipfile

@@ -1,5 +1,3 @@
-"""Reading and writing predictions in all formats, and the names of files."""
-
 import io
 import re
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Predictions from arrays: what is refused, where the message points, and what legal oddities are kept."""
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -41,13 +39,9 @@ def test_mean_over_samples():
 
 def test_select_and_take():
     predictions = rb.Predictions(
-        **GOOD,
-        domain=["in_domain", "shifted", "in_domain"],
-        split=["validation", "test", "test"],
-        grade=[0, 3, 2],
-        uncertainty=[1, 2, 3],
-        subgroups={"camera": ["A", "B", "C"], "age": [1, 2, 3]},
-    )
+        **GOOD, domain=["in_domain", "shifted", "in_domain"], split=["validation", "test", "test"], grade=[0, 3, 2],
+        uncertainty=[1, 2, 3], subgroups={"camera": ["A", "B", "C"], "age": [1, 2, 3]},
+    )  # fmt: skip
     assert predictions.select(domain="in_domain").subgroups["age"].tolist() == [1, 3]
     assert predictions.take([2, 0]).subgroups["camera"].tolist() == ["C", "A"]
     assert predictions.select(domain="in_domain").image_id.tolist() == ["a", "c"]
@@ -180,13 +174,10 @@ def test_tensors_of_torch():
 
 
 COLUMNS = {
-    "filename": IDS,
-    "y_true": LABEL.tolist(),
-    "y_score": RNG.random(N).tolist(),
-    "Patient_ID": [f"P{k // 2}" if k else None for k in range(N)],
-    "camera": ["A", "B"] * (N // 2),
+    "filename": IDS, "y_true": LABEL.tolist(), "y_score": RNG.random(N).tolist(),
+    "Patient_ID": [f"P{k // 2}" if k else None for k in range(N)], "camera": ["A", "B"] * (N // 2),
     "age": [40.0 + k if k else None for k in range(N)],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Labels, grades and probabilities that cannot be are refused with row, column and hint."""
-
 import re
 
 import numpy as np

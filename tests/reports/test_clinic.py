@@ -1,5 +1,3 @@
-"""The reporting checklist: answered where the file answers, left to the authors where it cannot."""
-
 import json
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Lines and rows that all frozen rules share, from results that are set by hand."""
-
 import re
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""The first lines, tables and page of a monitor."""
-
 import re
 
 import numpy as np

@@ -28,13 +28,9 @@ def noisy(signal: float, seed: int = 0, split: str = "test") -> Predictions:
     rows = np.flatnonzero(truth.split == split)
     z = signal * (2.0 * truth.label[rows] - 1) + np.random.default_rng(seed).normal(size=len(rows))
     return Predictions(
-        truth.image_id[rows],
-        truth.label[rows],
-        1 / (1 + np.exp(-z)),
-        domain=truth.domain[rows],
-        split=truth.split[rows],
-        metadata={"method": "noise", "title": f"noise {signal:g}", "seed": seed},
-    )
+        truth.image_id[rows], truth.label[rows], 1 / (1 + np.exp(-z)), domain=truth.domain[rows],
+        split=truth.split[rows], metadata={"method": "noise", "title": f"noise {signal:g}", "seed": seed},
+    )  # fmt: skip
 
 
 def submission(folder: Path, *seeds: Predictions, name: str = "noise", title: str = "Noise") -> Path:

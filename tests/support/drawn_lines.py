@@ -5,10 +5,8 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def drawn_line(curves: ArrayLike, metric: str, no_oracle: bool = True) -> tuple[NDArray[np.float64], ...]:
-    """Return the line that the released plot draws.
-
-    Long curves are thinned to about 500 points; accuracy loses its last 100 drawn points, NLL its last 5 %.
-    """
+    """Return the line that the released plot draws. Long curves are thinned to about 500 points; accuracy loses its last 100 drawn
+    points, NLL its last 5 %."""
     arrays = np.asarray(curves, np.float64)
     if no_oracle:
         expert = np.arange(arrays.shape[1]) / arrays.shape[1]

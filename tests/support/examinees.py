@@ -1,5 +1,3 @@
-"""An examinee whose answers are known."""
-
 import numpy as np
 
 CONCEPTS = ("common", "twin", "rare", "absent")

@@ -53,11 +53,7 @@ def predictions(
     spread = noise * (0.4 + knows * hard)
     logits = sharp * (centre[:, None] + rng.normal(size=(n, samples)) * (spread[:, None] if samples > 1 else 0))
     return Predictions(
-        image_id=people["image_id"],
-        label=people["label"],
-        probs=1 / (1 + np.exp(-logits)),
-        grade=people["grade"],
-        patient_id=people["patient_id"],
-        domain=people["domain"],
+        image_id=people["image_id"], label=people["label"], probs=1 / (1 + np.exp(-logits)), grade=people["grade"],
+        patient_id=people["patient_id"], domain=people["domain"],
         metadata={"method": method, "seed": seed, "members": members, "config_hash": f"{seed:08x}", **metadata},
-    )
+    )  # fmt: skip

@@ -1,5 +1,3 @@
-"""What the golden evaluation of 400 images refers."""
-
 import numpy as np
 
 

@@ -54,11 +54,8 @@ def drawn_texts(figure: Figure) -> list[tuple[str, Bbox]]:
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             shown = axis._update_ticks() if axes.axison else []
-            hidden |= {
-                label
-                for tick in {*axis.get_major_ticks(), *axis.get_minor_ticks()} - {*shown}
-                for label in (tick.label1, tick.label2)
-            }
+            more = {*axis.get_major_ticks(), *axis.get_minor_ticks()} - {*shown}
+            hidden |= {label for tick in more for label in (tick.label1, tick.label2)}
             hidden |= set() if axes.axison else {axis.label}
     shown = [text for text in figure.findobj(Text) if text.get_visible() and text not in hidden]
     texts = [text for text in shown if text.get_text().strip()]

@@ -12,10 +12,8 @@ _declared = []
 
 
 def real_timm():
-    """Return timm, or skip the test where it is not installed.
-
-    torchvision built for CUDA fails to import beside a PyTorch without it, since two operators are not declared.
-    """
+    """Return timm, or skip the test where it is not installed. torchvision built for CUDA fails to import beside a PyTorch without
+    it, since two operators are not declared."""
     try:
         importlib.import_module("torchvision")
     except ImportError:

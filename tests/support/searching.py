@@ -48,10 +48,8 @@ def train(job: Job) -> Outcome:
 
 
 def pretend(job: Job) -> Outcome:
-    """Write in milliseconds what a run would: answers that are best at a learning rate of 0.03, and diverge above 0.3.
-
-    More epochs make them a little better.
-    """
+    """Write in milliseconds what a run would: answers that are best at a learning rate of 0.03, and diverge above 0.3. More epochs
+    make them a little better."""
     lr = job.run.optimizer.lr
     if lr > 0.3:
         return Outcome(job, "diverged", None, 0.5, 1, "the loss term 'cross_entropy' is not finite at step 3")

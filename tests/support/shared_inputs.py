@@ -35,12 +35,9 @@ def images(draw, most=30):
     p = rng.integers(0, 9, n) / 8 if draw(st.booleans()) else rng.random(n)
     kind = draw(st.sampled_from(["entropy", "coarse entropy", "free", "few", "constant"]))
     u = {
-        "entropy": -np.abs(p - 0.5),
-        "coarse entropy": -np.round(np.abs(p - 0.5), 1),
-        "free": rng.random(n),
-        "few": rng.integers(0, 4, n).astype(float),
-        "constant": np.zeros(n),
-    }[kind]
+        "entropy": -np.abs(p - 0.5), "coarse entropy": -np.round(np.abs(p - 0.5), 1), "free": rng.random(n),
+        "few": rng.integers(0, 4, n).astype(float), "constant": np.zeros(n),
+    }[kind]  # fmt: skip
     w = {"unit": np.ones(n), "whole": rng.integers(0, 4, n).astype(float), "any": rng.random(n) * 3}[
         draw(st.sampled_from(["unit", "whole", "any"]))
     ]

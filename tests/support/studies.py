@@ -19,17 +19,10 @@ def tiny(root: Path, data: Path, **changes: object) -> dict[str, object]:
     space.write_text(SPACE)
     method = {"space": str(space)}
     return {
-        "title": "Tiny",
-        "tasks": {"country_shift": {"data": str(data)}},
-        "base": TINY,
+        "title": "Tiny", "tasks": {"country_shift": {"data": str(data)}}, "base": TINY,
         "methods": {"map": method, "dropout": {**method, "run": {"method": {"name": "dropout", "samples": 2}}}},
-        "criteria": BOTH,
-        "trials": 2,
-        "seeds": 2,
-        "ensemble": 2,
-        "bootstrap": 20,
-        **changes,
-    }
+        "criteria": BOTH, "trials": 2, "seeds": 2, "ensemble": 2, "bootstrap": 20, **changes,
+    }  # fmt: skip
 
 
 def study(root: Path, data: Path, **changes: object) -> Study:

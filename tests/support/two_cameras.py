@@ -1,5 +1,3 @@
-"""Predictions of two eyes a patient with two cameras, and their groups."""
-
 import numpy as np
 
 import retinabench as rb

@@ -14,12 +14,9 @@ from retinabench.reports.papers.measurements import Collection
 from support.fake_predictions import METHODS, population, predictions
 
 TITLES = {
-    "MAP": "MAP",
-    "deep ensemble of 3": "ensemble of 3 MAP",
-    "MC dropout": "MC dropout",
-    "MC dropout ensemble of 3": "ensemble of 3 MC dropout",
-    "variational": "MFVI",
-}
+    "MAP": "MAP", "deep ensemble of 3": "ensemble of 3 MAP", "MC dropout": "MC dropout",
+    "MC dropout ensemble of 3": "ensemble of 3 MC dropout", "variational": "MFVI",
+}  # fmt: skip
 KEYS = ("method", "set", "score")
 
 

@@ -1,5 +1,3 @@
-"""Truth and answers from CSV and Parquet; every wrong file is told by file, row, column and hint."""
-
 import zipfile
 
 import numpy as np

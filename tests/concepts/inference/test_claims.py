@@ -310,12 +310,8 @@ def test_strategies_that_select_samples_decide_no_claim(strategy):
 
 def test_the_claims_strategy_asks_what_the_claim_is_about():
     bank = make_bank(samples=400)
-    found = examine(
-        bank,
-        make_answers(bank),
-        strategy="claims",
-        claim=["sensitivity of haemorrhage >= 0.2", "specificity of hard exudate <= 0.3"],
-    ).to_dict()
+    stated = ["sensitivity of haemorrhage >= 0.2", "specificity of hard exudate <= 0.3"]
+    found = examine(bank, make_answers(bank), strategy="claims", claim=stated).to_dict()
     assert found["stopped"] == "claims"
     first, second = found["claims"]
     assert (first["decided"], second["decided"]) == ("holds", "fails")

@@ -1,5 +1,3 @@
-"""Whole examinations: the golden loop, the ways to stop, and examinees that fail."""
-
 import json
 
 import numpy as np

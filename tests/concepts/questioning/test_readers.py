@@ -91,9 +91,7 @@ def test_without_disagreement_nothing_changes():
 )
 def test_the_intervals_hold_what_another_panel_says(readers, questions, schools):
     """60 panels, and for each another one of as many readers who read the same images: at most 5 % of each kind of rate may miss.
-
-    3, standard deviation 1.7, hence 2 of them. In a sixteenth of panels of five, all are of one of two schools.
-    """
+    3, standard deviation 1.7, hence 2 of them. In a sixteenth of panels of five, all are of one of two schools."""
     missed = dict.fromkeys(("sensitivity", "specificity", "accuracy", "auroc"), 0)
     for number in range(60):
         random = np.random.default_rng([5, number])

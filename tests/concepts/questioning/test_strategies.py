@@ -1,5 +1,3 @@
-"""Strategies: what each asks next, that drawing is at random without replacement, and the seeds."""
-
 import numpy as np
 import pytest
 from scipy import stats

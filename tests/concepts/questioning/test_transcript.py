@@ -1,5 +1,3 @@
-"""What rates and rankings count, against counting by hand."""
-
 import errno
 import io
 import os

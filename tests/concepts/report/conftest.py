@@ -1,5 +1,3 @@
-"""One bank with a common, a duplicated, a rare and an absent concept, and an examinee."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""The page of an examination: complete, true to its numbers, escaped, needing nothing but itself; the figures of the paper."""
-
 import re
 
 import numpy as np

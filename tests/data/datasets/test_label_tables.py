@@ -1,5 +1,3 @@
-"""The data sets that are defined in TOML, in each form in which they are shipped."""
-
 import shutil
 import zipfile
 from dataclasses import fields

@@ -1,5 +1,3 @@
-"""Reading the UCI sets and their splits."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Image and mask are cut by one box, so that a mask stays on its image."""
-
 import io
 import json
 from pathlib import Path

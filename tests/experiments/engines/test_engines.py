@@ -1,5 +1,3 @@
-"""What an engine promises, of those that compute here."""
-
 import contextlib
 import json
 import os
@@ -226,10 +224,8 @@ def test_a_fault_costs_what_it_strikes(tmp_path, warm):
     huge = small(prepared, "seed=6", "model.width=1000000000000")  # 768 TB, more than an address can say
     jobs = [Job(run, out) for run in (*runs, diverging, huge)]
     engine = LocalEngine(places=2, device="cpu")
-    with meanwhile(
-        lambda: os.kill(met(out, "map-mlp-seed-9"), signal.SIGKILL),
-        lambda: os.kill(met(out, "map-mlp-seed-8"), signal.SIGSEGV),
-    ):
+    strikes = {"map-mlp-seed-9": signal.SIGKILL, "map-mlp-seed-8": signal.SIGSEGV}
+    with meanwhile(*(lambda n=n, s=s: os.kill(met(out, n), s) for n, s in strikes.items())):
         outcomes = list(engine.compute(jobs))
 
     assert len(outcomes) == len(jobs)

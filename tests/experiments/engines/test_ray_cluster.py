@@ -1,5 +1,3 @@
-"""Run folders through fsspec: whole or not there."""
-
 import contextlib
 import importlib
 import json

@@ -1,5 +1,3 @@
-"""Raw images, and runs on them that are trained once."""
-
 import pytest
 
 from retinabench.experiments.config import load_run

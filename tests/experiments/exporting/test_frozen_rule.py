@@ -1,5 +1,3 @@
-"""What becomes of an image by a frozen threshold or by zones, at the limits too, and which files are refused."""
-
 import csv
 import json
 import shutil
@@ -98,12 +96,9 @@ def test_the_certificate_of_other_weights_is_refused(trained, tmp_path, capsys):
     cases = ({"weights": "0" * 16}, "by other weights"), ({"referable_from": 3}, "from grade 3 on, the model from 2")
     for change, says in cases:
         changed = rb.Predictions(
-            predictions.image_id,
-            predictions.label,
-            predictions.probs,
-            grade=predictions.grade,
+            predictions.image_id, predictions.label, predictions.probs, grade=predictions.grade,
             metadata=predictions.metadata | change,
-        )
+        )  # fmt: skip
         with pytest.raises(InputError, match=says):
             attach(found, changed, model)
 

@@ -1,5 +1,3 @@
-"""`model.json`: what is read, and what is refused before anything is built."""
-
 import json
 import shutil
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A sweep of pretended trials, which tests copy before they change it."""
-
 import shutil
 
 import pytest

@@ -1,5 +1,3 @@
-"""A study's definition: what it refuses, in which words; the presets fit their methods and spaces."""
-
 import pytest
 
 from retinabench.core.errors import InputError

@@ -1,5 +1,3 @@
-"""The plan of a study and its status: counts, rough costs, and what the terminal shows."""
-
 from pathlib import Path
 
 import numpy as np
@@ -43,10 +41,8 @@ def cells_of(table):
 
 
 def test_a_plan_is_summed_over_what_is_left(tmp_path):
-    lines = [
-        PlanLine("country_shift", "map", 4, 2, 1, 3600.0, 10**6, 10**6),
-        PlanLine("country_shift", "dropout", 0, 3, 0, 60.0, 10**6, 0),
-    ]
+    first = PlanLine("country_shift", "map", 4, 2, 1, 3600.0, 10**6, 10**6)
+    lines = [first, PlanLine("country_shift", "dropout", 0, 3, 0, 60.0, 10**6, 0)]
     plan = StudyPlan(study(tmp_path, Path("d")), lines, "cpu", 2, 0, 10)
     rows = cells_of(plan_table(plan))
     assert rows[0] == ["country_shift", "map", "4", "2", "1", "5", "60 min", "5", "6 MB"]
@@ -96,10 +92,8 @@ def test_a_plan_needs_no_data_of_known_data_sets(tmp_path):
     assert seconds["fsvi"] == seconds["dropout"]  # its five draws of a step are of the last layer
     assert plan.lines[0].bytes > 4 * 23_000_000  # a ResNet-50
     assert "GPU-hours" in next(plan_lines(plan))
-    whole, folds = (
-        make_plan(read_study(written(tmp_path, MINIMAL), [*words, *more]), tmp_path, "cuda", None)
-        for more in ([], ["folds=5"])
-    )
+    studies = [read_study(written(tmp_path, MINIMAL), [*words, *more]) for more in ([], ["folds=5"])]
+    whole, folds = (make_plan(one, tmp_path, "cuda", None) for one in studies)
     assert folds.lines[0].seconds == pytest.approx(5 * whole.lines[0].seconds)
     unknown = read_study("country", [*words, "tasks.country_shift.data=no/mine"])
     with pytest.raises(InputError, match="data set 'mine'"):

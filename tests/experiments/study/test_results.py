@@ -1,5 +1,3 @@
-"""The numbers of a study against the ranking of the same files, against made methods and its files; its ensembles."""
-
 from itertools import combinations
 
 import numpy as np

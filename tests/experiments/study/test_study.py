@@ -1,5 +1,3 @@
-"""The whole command: what fails is kept and marked, and a folder with other things is not touched."""
-
 import json
 import os
 import shutil
@@ -199,11 +197,8 @@ def test_a_method_without_any_trial_does_not_stop_the_others(tmp_path):
 @pytest.mark.parametrize("rules", ["corrected", "published"])
 def test_the_published_choices_can_be_taken_instead_of_a_search(name, rules, tmp_path):
     study = read_study(name, ["trials=0", f"rules={rules}"])
-    found = {
-        base_run(study, cell.task, cell.method, tmp_path, criterion)
-        for cell in cells(study, tmp_path)
-        for criterion in study.choices
-    }
+    runs = [(cell, criterion) for cell in cells(study, tmp_path) for criterion in study.choices]
+    found = {base_run(study, cell.task, cell.method, tmp_path, criterion) for cell, criterion in runs}
     # Radial and rank-1 have one choice for both criteria on the severity task.
     assert len(found) == 12 - 2 * (name == "severity")
     norms = {run.method.norm for run in found if run.method.name == "radial"}
@@ -353,15 +348,9 @@ def test_published_rules_score_as_released_without_intervals(finished, tmp_path)
 def test_two_data_sets_under_one_kind_of_task_have_tables_of_their_own(tmp_path):
     data = [make_prepared(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
     definition = study(
-        tmp_path,
-        data[0],
-        tasks={p.name: {"task": "country_shift", "data": str(p)} for p in data},
-        methods={"map": {}},
-        criteria=[],
-        trials=0,
-        seeds=1,
-        ensemble=0,
-    )
+        tmp_path, data[0], tasks={p.name: {"task": "country_shift", "data": str(p)} for p in data},
+        methods={"map": {}}, criteria=[], trials=0, seeds=1, ensemble=0,
+    )  # fmt: skip
     benchmark(definition, tmp_path / "out", Serial())
     index = (tmp_path / "out" / "tables" / "index.md").read_text()
     tables = {file.stem for file in (tmp_path / "out" / "tables").rglob("*.md")}

@@ -1,5 +1,3 @@
-"""The board of the fidelity benchmark: scores, ranks and what is resolved."""
-
 import json
 from dataclasses import replace
 

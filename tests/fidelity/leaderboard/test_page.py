@@ -1,5 +1,3 @@
-"""Tables, figures and page of a fidelity board."""
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""A reference of a posterior of 20 points, which is made once."""
-
 import pytest
 
 from retinabench.cli import fidelity

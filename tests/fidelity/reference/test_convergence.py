@@ -1,5 +1,3 @@
-"""The verdict passes a good reference and names every threshold that another misses."""
-
 import numpy as np
 import pytest
 
@@ -24,13 +22,9 @@ def chains(seed=0, chains=4, draws=200, persistence=(0.0, 0.5, 0.95, -0.6), offs
 
 
 CASES = {
-    "mixed": chains(),
-    "apart": chains(1, offset=3.0),
-    "odd": chains(2, draws=101),
-    "short": chains(3, draws=12),
-    "ties": np.round(chains(4)),
-    "many": chains(5, chains=8, draws=50),
-}
+    "mixed": chains(), "apart": chains(1, offset=3.0), "odd": chains(2, draws=101), "short": chains(3, draws=12),
+    "ties": np.round(chains(4)), "many": chains(5, chains=8, draws=50),
+}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,5 +1,3 @@
-"""The content of a reference has types, and says no more than was stated."""
-
 import json
 import re
 from dataclasses import replace

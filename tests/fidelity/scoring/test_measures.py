@@ -1,5 +1,3 @@
-"""Rows in another order are found by their accuracy, and nothing else is suspected."""
-
 from dataclasses import replace
 
 import numpy as np

@@ -32,17 +32,13 @@ def normal(*shape, seed=0):
 
 @pytest.mark.parametrize(("width", "networks"), [(50, 40_000), (1000, 4_000)])
 def test_the_kernel_is_the_covariance_of_random_networks(width, networks):
-    """Five standard errors, seed 1: a sample covariance of S Gaussian draws has variance (k_ii k_jj + k_ij²) / S.
-
-    The outputs of 50 units are not quite Gaussian; their kurtosis adds about 6 / 50 to the first of the two terms.
-    """
+    """Five standard errors, seed 1: a sample covariance of S Gaussian draws has variance (k_ii k_jj + k_ij²) / S. The outputs of 50
+    units are not quite Gaussian; their kurtosis adds about 6 / 50 to the first of the two terms."""
     network, random = MLP(3, width, 2, nn.ReLU).double(), generator(1)
     x = torch.cat([2 * normal(4, 3), torch.zeros(1, 3, dtype=torch.float64)])
     x[3] = x[2] * (1 + 1e-9)  # inputs that are alike but for rounding
-    weights = {
-        name: VARIANCE**0.5 * torch.randn(networks, *p.shape, generator=random, dtype=torch.float64)
-        for name, p in network.named_parameters()
-    }
+    draw = {"generator": random, "dtype": torch.float64}
+    weights = {k: VARIANCE**0.5 * torch.randn(networks, *p.shape, **draw) for k, p in network.named_parameters()}
     with torch.no_grad():
         outputs = vmap(lambda w: functional_call(network, w, (x,)), chunk_size=2000)(weights)
     k = relu_covariance(x, x, VARIANCE, width)
@@ -115,10 +111,8 @@ def test_the_square_root_of_a_singular_covariance():
 
 
 def test_with_one_unknown_noise_it_is_quadrature():
-    """r constant, N(0, 1) a priori: the posterior predictive's moments by quadrature over r.
-
-    200 states of nearly independent draws, counted as 100, and 20,000 draws of y, seed 0; five standard errors.
-    """
+    """r constant, N(0, 1) a priori: the posterior predictive's moments by quadrature over r. 200 states of nearly independent
+    draws, counted as 100, and 20,000 draws of y, seed 0; five standard errors."""
     mean, floor = processes(12, 3), 0.1
     ones = torch.ones(15, 15, dtype=torch.float64)
     raw = infinite_width.ProcessCovariances(ones[:12, :12], ones[:12, 12:], ones[12:, 12:])

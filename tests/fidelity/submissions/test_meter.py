@@ -1,5 +1,3 @@
-"""What counts as an evaluation of the likelihood."""
-
 import numpy as np
 import pytest
 import torch

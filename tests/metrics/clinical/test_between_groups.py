@@ -1,5 +1,3 @@
-"""Gaps between groups, and what to expect at a new site."""
-
 import numpy as np
 import pytest
 from scipy.special import expit, logit

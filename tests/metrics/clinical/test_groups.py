@@ -1,5 +1,3 @@
-"""Which columns make groups, and which images are in them."""
-
 import numpy as np
 import pytest
 

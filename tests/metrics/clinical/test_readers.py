@@ -1,5 +1,3 @@
-"""The model beside several readers."""
-
 import numpy as np
 import pytest
 

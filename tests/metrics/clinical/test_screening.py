@@ -1,5 +1,3 @@
-"""Ungradable images by hand, and through `rb.clinic`."""
-
 import json
 
 import numpy as np
@@ -58,12 +56,9 @@ def test_golden_readings(data):
         "reader": "expert_sens0_90_spec0_95",
     }
     rates = {
-        "sens": "sensitivity",
-        "spec": "specificity",
-        "acc": "accuracy",
-        "prevalence": "prevalence",
+        "sens": "sensitivity", "spec": "specificity", "acc": "accuracy", "prevalence": "prevalence",
         "screen_positive_rate": "positive_rate",
-    }
+    }  # fmt: skip
     for key, want in views.items():
         sent = most_uncertain(data, float(key.split("_")[1]))
         ours = referral_view_intervals(data["y"], data["p"] >= 0.5, sent, data["patient"])

@@ -188,10 +188,8 @@ def test_patients_who_chose_the_threshold_and_are_scored_are_counted():
     images = {"image_id": ["a", "b", "c", "d"], "label": [0, 1, 0, 1], "probs": [0.1, 0.8, 0.2, 0.7]}
     split = ["validation", "validation", "test", "test"]
     rule = DecisionThreshold.parse("youden@validation")
-    assert (
-        "1 patients are in the test split, too"
-        in rule.freeze(rb.Predictions(**images, split=split, patient_id=["p", "q", "p", "r"])).note
-    )
+    frozen = rule.freeze(rb.Predictions(**images, split=split, patient_id=["p", "q", "p", "r"]))
+    assert "1 patients are in the test split, too" in frozen.note
     apart = rule.freeze(rb.Predictions(**images, split=split, patient_id=["p", "q", "s", "r"]))
     assert "too" not in apart.note
 

@@ -1,5 +1,3 @@
-"""Refutation of a bound by labels: the binomial tests as a special case, and error rates with dependent eyes."""
-
 import json
 from dataclasses import replace
 
@@ -102,10 +100,8 @@ def population(request):
 
 
 def test_goals_are_broken_at_most_at_their_level(population):
-    """12 studies of 200 patients with delta 10 %: the SE of a share of 10 % is 8.7 %; `benchmarks/guarantees.py` has more.
-
-    Each goal is tested under one of the estimands.
-    """
+    """12 studies of 200 patients with delta 10 %: the SE of a share of 10 % is 8.7 %; `benchmarks/guarantees.py` has more. Each
+    goal is tested under one of the estimands."""
     per, risk = population
     goals = TARGETS[::2] if per == "image" else TARGETS[1::2]
     broken = dict.fromkeys(goals, 0)

@@ -1,5 +1,3 @@
-"""Goals as a user states them."""
-
 import numpy as np
 import pytest
 

@@ -54,10 +54,8 @@ def test_the_distance_is_that_of_kolmogorov_and_smirnov():
 
 
 def test_several_values_are_tested_at_one_level_and_a_change_of_any_is_seen():
-    """400 pairs of 60 and 60 patients, seed 6: the standard error of a share of 5 % is 1.1 points.
-
-    The prevalence changes, the uncertainty |p - 1/2| does not: the probability shows it.
-    """
+    """400 pairs of 60 and 60 patients, seed 6: the standard error of a share of 5 % is 1.1 points. The prevalence changes, the
+    uncertainty |p - 1/2| does not: the probability shows it."""
     false = alone = jointly = 0
     for study in range(400):
         rng = np.random.default_rng([6, study])

@@ -1,5 +1,3 @@
-"""Thresholds chosen on validation patients and what they do on others."""
-
 import json
 from dataclasses import replace
 
@@ -23,13 +21,10 @@ def study(shift=(0.6, 1.5), patients=(600, 300, 300)):
     label, prob, patient = (np.concatenate(column) for column in zip(*parts, strict=True))
     sizes = [2 * count for count in patients]
     return rb.Predictions(
-        [f"i{k}" for k in range(len(label))],
-        label,
-        prob,
-        patient_id=patient,
+        [f"i{k}" for k in range(len(label))], label, prob, patient_id=patient,
         split=np.repeat(["validation", "test", "test"], sizes),
         domain=np.repeat(["in_domain", "in_domain", "shifted"], sizes),
-    )
+    )  # fmt: skip
 
 
 def test_transfer_reports_what_a_frozen_threshold_does():

@@ -1,5 +1,3 @@
-"""The ends of the zones: violations by simulation, invariances, zones that would meet."""
-
 import json
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""Curves of one set against the curves of the scores."""
-
 import inspect
 from dataclasses import fields
 

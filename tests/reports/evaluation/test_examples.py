@@ -1,5 +1,3 @@
-"""Example images."""
-
 import numpy as np
 
 from retinabench.predictions.table import Predictions

@@ -1,5 +1,3 @@
-"""The figures of the page hold the numbers that they are given, in the places that they state."""
-
 import numpy as np
 import pytest
 

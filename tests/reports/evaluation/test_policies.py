@@ -1,5 +1,3 @@
-"""The outcomes behind the sliders: the stated pair by hand, and which methods have a grid."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""The page agrees with the files beside it, needs nothing but itself, and is the same every time."""
-
 import csv
 import json
 import re
@@ -25,10 +23,8 @@ from support.reading_pages import Reader, Written, printed, round_image, without
 def written(tmp_path_factory) -> Written:
     """Three methods, one of them with three seeds, two sets, images."""
     people = population(240, 160)
-    methods = {
-        name: [predictions(name, seed, people) for seed in range(3 if name == "MC dropout" else 1)]
-        for name in list(METHODS)[:3]
-    }
+    counts = {name: 3 if name == "MC dropout" else 1 for name in list(METHODS)[:3]}
+    methods = {name: [predictions(name, seed, people) for seed in range(n)] for name, n in counts.items()}
     out = tmp_path_factory.mktemp("report")
     written = write_report(methods, out, EvaluationSettings(bootstrap=40), title="A test", images=round_image)
     return Written.read(written)

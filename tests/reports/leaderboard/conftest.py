@@ -1,5 +1,3 @@
-"""A board with two baselines and two submissions, one of which says everything that a page must escape."""
-
 import pytest
 
 from retinabench.reports.leaderboard import board as boards

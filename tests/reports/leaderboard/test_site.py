@@ -1,5 +1,3 @@
-"""The leaderboard's site and its pages."""
-
 import json
 import re
 
@@ -66,11 +64,8 @@ def test_titles_say_what_is_resolved(board) -> None:
 
 
 def content(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
-    }
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def image(image_id):
@@ -99,13 +94,8 @@ def test_every_link_of_every_page_leads_to_a_file(built) -> None:
 
 def test_the_site_fits_a_phone_and_is_accessible(built, browser) -> None:
     (first,) = list(built.glob("methods/evil*.html"))
-    for page in (
-        built / "index.html",
-        built / NAME / "index.html",
-        built / NAME / "in_domain-auroc.html",
-        first,
-        built / "printed.html",
-    ):
+    sets = built / NAME / "index.html", built / NAME / "in_domain-auroc.html"
+    for page in (built / "index.html", *sets, first, built / "printed.html"):
         check_page(browser, page)
 
 

@@ -1,5 +1,3 @@
-"""Submissions to the leaderboard."""
-
 import json
 import shutil
 from dataclasses import replace
@@ -89,12 +87,9 @@ def with_rows(ids, split="validation"):
     good, truth = noisy(1.0), truth_of(NAME)
     rows = np.searchsorted(truth.image_id, ids)
     return Predictions(
-        [*good.image_id, *ids],
-        [*good.label, *truth.label[rows]],
-        [*good.prob, *([0.4] * len(ids))],
-        domain=[*good.domain, *truth.domain[rows]],
-        split=[*good.split, *([split] * len(ids))],
-    )
+        [*good.image_id, *ids], [*good.label, *truth.label[rows]], [*good.prob, *([0.4] * len(ids))],
+        domain=[*good.domain, *truth.domain[rows]], split=[*good.split, *([split] * len(ids))],
+    )  # fmt: skip
 
 
 def test_a_good_file_gets_the_order_grades_and_patients_of_the_truth(tmp_path) -> None:

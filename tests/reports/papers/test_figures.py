@@ -1,5 +1,3 @@
-"""What the figures of the papers share."""
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Everything is written, listed, escaped and the same bytes every time."""
-
 import re
 import shutil
 from dataclasses import replace

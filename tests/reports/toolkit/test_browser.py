@@ -1,7 +1,5 @@
-"""The pages in a browser: the sliders show the numbers of the JSON, tables are sorted, nothing overflows a phone, axe finds no fault.
-
-One browser and one report serve all tests; each opens a page of its own.
-"""
+"""The pages in a browser: the sliders show the numbers of the JSON, tables are sorted, nothing overflows a phone, axe finds no
+fault. One browser and one report serve all tests; each opens a page of its own."""
 
 import json
 from dataclasses import replace

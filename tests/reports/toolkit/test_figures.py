@@ -1,5 +1,3 @@
-"""Marks of methods: no two alike within 24 methods, and colours that can be read on paper."""
-
 import re
 from importlib.resources import files
 from pathlib import Path

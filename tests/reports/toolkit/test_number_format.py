@@ -1,5 +1,3 @@
-"""Numbers as text."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""The table model: what a cell, a column and a table are."""
-
 import csv
 import io
 import math
@@ -104,10 +102,8 @@ def test_csv_has_a_line_per_cell_with_all_digits() -> None:
 def wide() -> Table:
     columns = [Column(name) for name in ("sensitivity", "specificity", "precision", "accuracy", "share", "budget")]
     cells = [Cell.number(0.123456 + k / 10, 0.1 + k / 10, 0.15 + k / 10, 0.004) for k in range(5)]
-    rows = [
-        Row(name, [*cells, Cell("10,000 / 12,500")])
-        for name in ("a_rather_long_name_of_a_method.parquet", "microcanonical Langevin")
-    ]
+    names = "a_rather_long_name_of_a_method.parquet", "microcanonical Langevin"
+    rows = [Row(name, [*cells, Cell("10,000 / 12,500")]) for name in names]
     return Table.of("Many numbers", columns, rows)
 
 

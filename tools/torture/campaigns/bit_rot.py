@@ -41,25 +41,18 @@ class Case:
 
 
 CASES = (
-    Case("train map", 0.6),
-    Case("train swag", 0.7),
+    Case("train map", 0.6), Case("train swag", 0.7),
     Case("train map", 1, f"score {{f}}/{RUN}/predictions.parquet --json read/s.json --bootstrap 0"),
     Case("train map", 1, f"predict {{f}}/{RUN} --data {{i}}/other --out read/p.parquet"),
-    Case("train map", 1, f"export {{f}}/{RUN} --out read/model"),
-    Case("train ensemble", 0.6),
-    Case("train map", 1, f"report {{f}}/{RUN} --out read --bootstrap 0 --quiet"),
-    Case("prepare", 0.6),
+    Case("train map", 1, f"export {{f}}/{RUN} --out read/model"), Case("train ensemble", 0.6),
+    Case("train map", 1, f"report {{f}}/{RUN} --out read --bootstrap 0 --quiet"), Case("prepare", 0.6),
     Case("prepare", 1, "train --data {f} --out read --quiet model.name=mlp model.width=4 optimizer.epochs=1"),
-    Case("prepare", 1, "inspect {f} --out read --quiet"),
-    Case("fidelity run", 0.6),
-    Case("fidelity run", 1, f"fidelity score {{f}}/*/submission.npz {SCORE}"),
-    Case("fidelity reference", 0.6),
+    Case("prepare", 1, "inspect {f} --out read --quiet"), Case("fidelity run", 0.6),
+    Case("fidelity run", 1, f"fidelity score {{f}}/*/submission.npz {SCORE}"), Case("fidelity reference", 0.6),
     Case("fidelity reference"),
     Case("fidelity reference", 1, f"fidelity score {{i}}/submission.csv --reference {{f}}/r.npz {SCORE}"),
-    Case("examine", 0.7),
-    Case("tune"),
-    Case("benchmark"),
-)
+    Case("examine", 0.7), Case("tune"), Case("benchmark"),
+)  # fmt: skip
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
