@@ -56,10 +56,8 @@ def one_line(capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["scor"], "No such command"),
-        (["score", "x.csv", "--boostrap", "10"], "--boot"),
-        (["score", "nowhere.csv"], "does not exist"),
-        (["prepare", "idrdi", "--out", "x"], "Did you mean 'idrid'"),
+        (["scor"], "No such command"), (["score", "x.csv", "--boostrap", "10"], "--boot"),
+        (["score", "nowhere.csv"], "does not exist"), (["prepare", "idrdi", "--out", "x"], "Did you mean 'idrid'"),
         (["prepare", "idrid", "--out", "x"], "--source"),
         (["prepare", "idrid", "--source", "nowhere", "--out", "x"], "nowhere"),
         (["train", "--data", "nowhere"], "nowhere"),
@@ -69,27 +67,23 @@ def one_line(capsys):
         (["predict", "nowhere", "--data", ".", "--out", "p.csv"], "no finished run"),
         (["compare", "nowhere.csv", "nowhere.csv"], "does not exist"),
         (["examine", "--answers", "nowhere.csv", "--truth", "nowhere.csv"], "does not exist"),
-        (["lesions", "idrdi"], "Did you mean 'idrid'"),
-        (["report", "."], "predictions.parquet"),
-        (["track", "nowhere", "-q"], "run.json"),
-        (["uci", "--source", "."], "energy/data.txt"),
+        (["lesions", "idrdi"], "Did you mean 'idrid'"), (["report", "."], "predictions.parquet"),
+        (["track", "nowhere", "-q"], "run.json"), (["uci", "--source", "."], "energy/data.txt"),
         (["prepare", "aptos", "--download", "--source", "x", "--out", "y"], "(1) Accept the rules at https://"),
         (["prepare", "eyepacs", "--out", "y"], "Name them with --source. (1) Accept"),
         (["prepare", "aptos", "--source", ".", "--labels", "x", "--out", "y"], "--labels is not an option of the"),
         (["prepare", "folder", "--source", ".", "--column", "grade", "--out", "y"], "not ROLE=NAME"),
         (["prepare", "retinamnist", "--source", ".", "--out", "y"], "Add --download"),
         (["prepare", FROZEN, "--source", "x", "--out", "y"], "are frozen"),
-        (["report", ".", "--shifted", "y"], "--shifted needs --data"),
-        (["verify", "."], "holds no file to check"),
+        (["report", ".", "--shifted", "y"], "--shifted needs --data"), (["verify", "."], "holds no file to check"),
         (["predict", ".", "--out", "p"], "either --data (with a run) or --images"),
         (["predict", ".", "--out", "p", "--data", "d", "--labels", "l"], "--labels and --column belong to --images"),
         (["benchmark", "demmo"], "unknown study 'demmo'. Did you mean 'demo'?"),
         (["benchmark", "demo", "base.optimizer.lr=-1", "--status"], "optimizer.lr"),
-        (["benchmark", "missing.toml"], "missing.toml: does not exist"),
-        (["plan"], "Give --prevalence"),
+        (["benchmark", "missing.toml"], "missing.toml: does not exist"), (["plan"], "Give --prevalence"),
         (["plan", "--prevalence", "0.1", "--above-sensitivity", "0.95"], "cannot be shown"),
     ],
-)
+)  # fmt: skip
 def test_wrong_options_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, says):
     monkeypatch.chdir(tmp_path)
     assert run_main(arguments) == 2

@@ -97,16 +97,11 @@ def test_only_validation_rows_are_refused_in_one_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("label", "prob", "uncertainty"),
     [
-        ([0, 1], [0.2, 0.3], [1, 2, 3]),
-        ([0, 1, 1], [0.2, 0.3], [1, 2]),
-        ([], [], []),
-        ([0, 1], [0.2, np.nan], [1, 2]),
-        ([0, 1], [0.2, 0.3], [1, np.inf]),
-        ([0, 2], [0.2, 0.3], [1, 2]),
-        ([0, 1], [-3.0, 4.0], [1, 2]),
-        ([[0, 1]], [[0.2, 0.3]], [[1, 2]]),
+        ([0, 1], [0.2, 0.3], [1, 2, 3]), ([0, 1, 1], [0.2, 0.3], [1, 2]), ([], [], []),
+        ([0, 1], [0.2, np.nan], [1, 2]), ([0, 1], [0.2, 0.3], [1, np.inf]), ([0, 2], [0.2, 0.3], [1, 2]),
+        ([0, 1], [-3.0, 4.0], [1, 2]), ([[0, 1]], [[0.2, 0.3]], [[1, 2]]),
     ],
-)
+)  # fmt: skip
 def test_a_curve_of_wrong_arrays_is_refused(label, prob, uncertainty, rules):
     for metric in ("accuracy", "nll", "auroc", "auprc"):
         with pytest.raises(InputError):

@@ -17,19 +17,11 @@ from retinabench.cli.main import run
 from retinabench.data.dataset import make_records
 from retinabench.data.prepared import open_prepared
 from retinabench.data.synthetic.fundus import draw
+from retinabench.inspection import page as module
 from retinabench.inspection.alignment import Alignment
 from retinabench.inspection.duplicates import LEAST, CopyGroup, CopyPair
 from retinabench.inspection.inspection import Outlier, inspect_data
-from retinabench.inspection.page import (
-    MOST_ROWS,
-    Tile,
-    contact_sheet,
-    evidence,
-    markdown,
-    page,
-    tables,
-    write_inspection,
-)
+from retinabench.inspection.page import MOST_ROWS, Tile, contact_sheet, evidence, markdown, page, tables
 from support.browsers import check_page
 from support.helpers import make_prepared, make_retinas, write_files
 from support.reading_pages import without_script
@@ -166,7 +158,7 @@ def test_pairs_that_differ_come_first_and_they_alone_are_marked(folder, tmp_path
     pairs = tuple(CopyPair(rows, "equal pixels") for rows in ((10, 11), (10, 12), (11, 12)))
     mixed = CopyGroup((10, 11, 12), "equal pixels", pairs, ("train", "train", "test"), (1, 1, 1))
     plain = CopyGroup((20, 21), "equal pixels", (CopyPair((20, 21), "equal pixels"),), ("train", "train"), (0, 0))
-    write_inspection(replace(found, groups=[mixed, plain]), tmp_path)
+    module.write_inspection(replace(found, groups=[mixed, plain]), tmp_path)
     problems = (tmp_path / "index.html").read_text().partition("Copies, in pairs")[2].partition("</section>")[0]
     shown = re.findall(r'class="card">(i\d\d)<br><span class="(\w+)"', problems)[:8]
     names, marks = zip(*shown, strict=True)

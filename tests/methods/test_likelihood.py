@@ -9,14 +9,8 @@ from scipy.stats import norm
 from torch import nn
 from torch.nn.functional import softplus
 
-from retinabench.methods.training.likelihood import (
-    Bernoulli,
-    Categorical,
-    Gaussian,
-    MultiLabel,
-    expected_loss,
-    random_outputs,
-)
+from retinabench.methods.training import likelihood as module
+from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian, MultiLabel, expected_loss
 from support.helpers import generator
 
 
@@ -83,7 +77,7 @@ def case(outputs, random, n=30):
 
 
 def test_the_gaussian_s_is_the_expectation_itself():
-    mean, variance, draws = case(2, random_outputs(Gaussian()))
+    mean, variance, draws = case(2, module.random_outputs(Gaussian()))
     labels = torch.randn(30, generator=draws).double()
     values = mean[:, :1] + variance.sqrt() * NODES
     losses = [Gaussian().negative_log_likelihood(torch.stack([f, mean[:, 1]], 1), labels) for f in values.unbind(1)]

@@ -426,19 +426,13 @@ def arguments(**columns):
 @pytest.mark.parametrize(
     ("name", "cells", "values"),
     [
-        ("label", ["True", "FALSE"], [1, 0]),
-        ("label", ["1", "0"], [1, 0]),
-        ("label", [True, False], [1, 0]),
-        ("label", [1, 0], [1, 0]),
-        ("grade", ["2", "n/a"], [2, np.nan]),
-        ("grade", [2, 0], [2, 0]),
-        ("prob", ["0.5", "1e-3"], [0.5, 0.001]),
-        ("prob", [0.25, 0.5], [0.25, 0.5]),
-        ("uncertainty", ["0.5", "1e-3"], [0.5, 0.001]),
-        ("patient_id", [7.0, 8.0], [7.0, 8.0]),
+        ("label", ["True", "FALSE"], [1, 0]), ("label", ["1", "0"], [1, 0]), ("label", [True, False], [1, 0]),
+        ("label", [1, 0], [1, 0]), ("grade", ["2", "n/a"], [2, np.nan]), ("grade", [2, 0], [2, 0]),
+        ("prob", ["0.5", "1e-3"], [0.5, 0.001]), ("prob", [0.25, 0.5], [0.25, 0.5]),
+        ("uncertainty", ["0.5", "1e-3"], [0.5, 0.001]), ("patient_id", [7.0, 8.0], [7.0, 8.0]),
         ("patient_id", [7, 8], ["7", "8"]),
     ],
-)
+)  # fmt: skip
 def test_a_column_is_read_alike_in_every_form_that_arrow_has_for_it(name, cells, values):
     plain = pa.array(cells)
     forms = [plain, plain.dictionary_encode()]

@@ -203,14 +203,11 @@ def test_more_questions_continue_the_same_examination(tmp_path):
 @pytest.mark.parametrize(
     ("change", "differs"),
     [
-        ({"bank": make_bank(seed=9)}, "bank"),
-        ({"strategy": "random"}, "strategy"),
-        ({"seed": 4}, "seed"),
-        ({"reading": "variance"}, "reading"),
-        ({"rules": "published"}, "rules"),
+        ({"bank": make_bank(seed=9)}, "bank"), ({"strategy": "random"}, "strategy"), ({"seed": 4}, "seed"),
+        ({"reading": "variance"}, "reading"), ({"rules": "published"}, "rules"),
         ({"answers": make_answers(make_bank(), seed=8)}, "examinee"),
     ],
-)
+)  # fmt: skip
 def test_a_transcript_from_elsewhere_is_refused(tmp_path, change, differs):
     bank, path = make_bank(), tmp_path / "transcript.jsonl"
     examine(bank, make_answers(bank), questions=10, transcript=path)

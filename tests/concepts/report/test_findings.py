@@ -43,19 +43,15 @@ def test_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("sensitivity=85", "is not a goal"),
-        ("sensitivity=85%%", "is not a goal"),
-        ("sensitivity=100%", "is not a goal"),
-        ("sensitivity=true", "is not a goal"),
+        ("sensitivity=85", "is not a goal"), ("sensitivity=85%%", "is not a goal"),
+        ("sensitivity=100%", "is not a goal"), ("sensitivity=true", "is not a goal"),
         ("accuracy=0.9", "is not a goal"),
         ("sensitivity of hemorrhage=0.9", "unknown concept 'hemorrhage'. Did you mean 'haemorrhage'"),
-        ("absent.toml", "does not exist"),
-        ("sensitivity = 0.85\n", "'sensitivity' is not a table"),
-        ("[all]\nsensitivity = '0.8'", "is not a goal"),
-        ("[all]\nsensitivity = true", "is not a goal"),
+        ("absent.toml", "does not exist"), ("sensitivity = 0.85\n", "'sensitivity' is not a table"),
+        ("[all]\nsensitivity = '0.8'", "is not a goal"), ("[all]\nsensitivity = true", "is not a goal"),
         ("[all\n", "is not TOML"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_goal_is_said_of_words_and_of_files(tmp_path, text, says):
     path = tmp_path / "goals.toml"
     path.write_text(text)

@@ -127,15 +127,12 @@ def test_a_card_that_links_to_a_file_elsewhere_is_not_copied_into_the_model(trai
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"threshold": "nan"}, "not a number"),
-        ({"threshold": "many"}, "is damaged"),
-        ({"uncertainty": "mood"}, "is damaged"),
-        ({"decision_threshold": {"value": None}}, "is damaged"),
+        ({"threshold": "nan"}, "not a number"), ({"threshold": "many"}, "is damaged"),
+        ({"uncertainty": "mood"}, "is damaged"), ({"decision_threshold": {"value": None}}, "is damaged"),
         ({"model": {"config_hash": "0", "weights": "1"}}, "was chosen for other weights"),
-        ({"schema": "other/1"}, "neither a threshold nor zones"),
-        ({"uncertainty": "own"}, "it states none"),
+        ({"schema": "other/1"}, "neither a threshold nor zones"), ({"uncertainty": "own"}, "it states none"),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_threshold_is_named_in_one_line(trained, tmp_path, change, says):
     raw, file, _, model = trained
     predictions = read_predictions(file)

@@ -9,15 +9,8 @@ import pytest
 from PIL import Image
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.search.ranking import (
-    Trial,
-    TrialRanking,
-    in_order,
-    short_names,
-    to_toml,
-    write_figure,
-    write_ranking,
-)
+from retinabench.experiments.search import ranking as module
+from retinabench.experiments.search.ranking import Trial, TrialRanking, in_order, short_names, to_toml, write_figure
 from retinabench.experiments.search.space import points, space_of
 
 pytestmark = pytest.mark.usefixtures("legible")
@@ -25,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("legible")
 
 def test_the_table_holds_every_trial_as_csv_and_json(begun, tmp_path):
     ranking = begun[1]
-    write_ranking(ranking, tmp_path)
+    module.write_ranking(ranking, tmp_path)
     with open(tmp_path / "ranking.csv", newline="") as handle:
         table = list(csv.DictReader(handle))
     found = json.loads((tmp_path / "ranking.json").read_text())

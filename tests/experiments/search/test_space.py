@@ -146,17 +146,14 @@ def test_every_published_choice_lies_in_its_published_space(method):
         ("x = { low = 1.5, high = 2, integer = true }", ["whole numbers"]),
         ("x = { low = nan, high = 2 }", ["x: low", "finite number"]),
         ("x = { low = true, high = 2 }", ["x: low", "valid number"]),
-        ("x = { choices = [1] }", ["x: choices", "at least 2"]),
-        ("x = { choices = [1, 1] }", ["appears twice"]),
+        ("x = { choices = [1] }", ["x: choices", "at least 2"]), ("x = { choices = [1, 1] }", ["appears twice"]),
         ("x = { choices = [1, [2]] }", ["x: choices.1"]),
-        ("x = { choices = [1, 2], low = 1 }", ["x: unknown key 'low'"]),
-        ("x = 3", ["x: should be a table"]),
+        ("x = { choices = [1, 2], low = 1 }", ["x: unknown key 'low'"]), ("x = 3", ["x: should be a table"]),
         ("a = { b = { low = 1, high = 2 }, c = 3 }", ["a.c: should be a table"]),
-        ('a.b = { low = 1, high = 2 }\n"a.b" = { low = 1, high = 2 }', ["appears twice"]),
-        ("", ["is empty"]),
+        ('a.b = { low = 1, high = 2 }\n"a.b" = { low = 1, high = 2 }', ["appears twice"]), ("", ["is empty"]),
         ("x = {", ["is not TOML"]),
     ],
-)
+)  # fmt: skip
 def test_a_bad_file_is_refused_by_name_and_key(tmp_path, text, words):
     file = tmp_path / "bad.toml"
     file.write_text(text)

@@ -6,18 +6,9 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.many import Result
+from retinabench.experiments.study import plan as module
 from retinabench.experiments.study.definition import read_study
-from retinabench.experiments.study.plan import (
-    PlanLine,
-    StudyPlan,
-    duration,
-    make_plan,
-    operations,
-    plan_lines,
-    plan_table,
-    prediction_bytes,
-    size,
-)
+from retinabench.experiments.study.plan import PlanLine, StudyPlan, duration, make_plan, operations, plan_lines, size
 from retinabench.experiments.study.status import MethodStatus, Status, read_status, status_lines, status_table
 from support.studies import MINIMAL, study, written
 
@@ -44,7 +35,7 @@ def test_a_plan_is_summed_over_what_is_left(tmp_path):
     first = PlanLine("country_shift", "map", 4, 2, 1, 3600.0, 10**6, 10**6)
     lines = [first, PlanLine("country_shift", "dropout", 0, 3, 0, 60.0, 10**6, 0)]
     plan = StudyPlan(study(tmp_path, Path("d")), lines, "cpu", 2, 0, 10)
-    rows = cells_of(plan_table(plan))
+    rows = cells_of(module.plan_table(plan))
     assert rows[0] == ["country_shift", "map", "4", "2", "1", "5", "60 min", "5", "6 MB"]
     assert rows[-1][:6] == ["all", "", "4", "5", "1", "8"]
     text = list(plan_lines(plan))
@@ -79,7 +70,7 @@ def test_a_run_costs_its_passes_by_hand():
     assert once > 0
     found = operations(load_run(None, [*words, "method=dropout", "method.samples=4"], data="d"), SIZES, 32)
     assert found == pytest.approx(once * (10 * 3 * 1000 + 10 * 4 * 100 + 4 * 350))
-    assert prediction_bytes(SIZES, 4) == 350 * (8 * 4 + 24)
+    assert module.prediction_bytes(SIZES, 4) == 350 * (8 * 4 + 24)
 
 
 def test_a_plan_needs_no_data_of_known_data_sets(tmp_path):

@@ -32,14 +32,11 @@ CASES = {
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (split_rhat, lambda x: az.rhat(x, method="split")),
-        (rank_rhat, lambda x: az.rhat(x, method="rank")),
-        (ess_mean, lambda x: az.ess(x, method="mean")),
-        (ess_bulk, lambda x: az.ess(x, method="bulk")),
-        (ess_tail, lambda x: az.ess(x, method="tail")),
-        (mcse, lambda x: az.mcse(x, method="mean")),
+        (split_rhat, lambda x: az.rhat(x, method="split")), (rank_rhat, lambda x: az.rhat(x, method="rank")),
+        (ess_mean, lambda x: az.ess(x, method="mean")), (ess_bulk, lambda x: az.ess(x, method="bulk")),
+        (ess_tail, lambda x: az.ess(x, method="tail")), (mcse, lambda x: az.mcse(x, method="mean")),
     ],
-)
+)  # fmt: skip
 def test_every_diagnostic_equals_arviz(case, ours, theirs):
     x = CASES[case]
     # an array of one where Numba is installed

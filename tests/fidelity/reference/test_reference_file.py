@@ -177,14 +177,11 @@ def fake():
 @pytest.mark.parametrize(
     "changed",
     [
-        {"samples": np.zeros((4, 5, FUNDUS.outputs))},
-        {"samples": None},
-        {"epistemic": np.zeros(7)},
-        {"mcse": np.zeros((6, 2))},
-        {"rhat": np.array(["x"] * 6)},
+        {"samples": np.zeros((4, 5, FUNDUS.outputs))}, {"samples": None}, {"epistemic": np.zeros(7)},
+        {"mcse": np.zeros((6, 2))}, {"rhat": np.array(["x"] * 6)},
         {"chain_probs": np.full((4, 6, FUNDUS.outputs), np.nan)},
     ],
-)
+)  # fmt: skip
 def test_arrays_that_do_not_fit_are_refused(tmp_path, changed):
     write_reference(tmp_path / "r.npz", replace(fake(), **changed))
     with pytest.raises(InputError, match="array"):
@@ -194,19 +191,12 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, changed):
 @pytest.mark.parametrize(
     "meta",
     [
-        {"chains": "four"},
-        {"data": 3},
-        {"task": "\ud800"},
-        {"kind": "guessed"},
-        *({key: absent} for key in ("chains", "data", "target", "task")),
-        {"burn_in": "lots"},
-        {"published_ceiling": "x"},
-        {"ceiling": {"in_domain": 3}},
-        {"passed": "perhaps"},
-        {"chains": 3},
+        {"chains": "four"}, {"data": 3}, {"task": "\ud800"}, {"kind": "guessed"},
+        *({key: absent} for key in ("chains", "data", "target", "task")), {"burn_in": "lots"},
+        {"published_ceiling": "x"}, {"ceiling": {"in_domain": 3}}, {"passed": "perhaps"}, {"chains": 3},
         {"schema": "another"},
     ],
-)
+)  # fmt: skip
 def test_metadata_that_say_something_else_are_refused(tmp_path, meta):
     made = fake()
     stated = {"schema": "retinabench.fidelity-reference/1", **made.about.to_dict(), **meta}

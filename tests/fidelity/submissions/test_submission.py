@@ -191,19 +191,16 @@ def test_a_part_of_the_samples_has_a_mean_of_its_own(tmp_path, probs):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is empty"),
-        (pickle.dumps([1, 2]), "pickles are never loaded"),
+        (b"", "is empty"), (pickle.dumps([1, 2]), "pickles are never loaded"),
         (b"prob_0,prob_1,prob_2,prob_3,prob_4\n1,0,0,0,0\n1,0,x,0,0\n", "row 2.*'x'"),
-        (b"1,0,0,0,0\n1,0,0\n", "number of columns"),
-        (b"a,b\n1,2\n", "not a table of numbers"),
+        (b"1,0,0,0,0\n1,0,0\n", "number of columns"), (b"a,b\n1,2\n", "not a table of numbers"),
         (b"prob_0,prob_2\n1,0\n", "column 'prob_1': is missing"),
         (b"prob_0,prob_0\n1,0\n", "column 'prob_0': appears twice"),
         (b"point,prob_0\n11,1\n", "row 1, column 'point': is 11 where point 0 is due"),
-        (b"\xff\xfe1 2 3", "UTF-8|not a table"),
-        (b"PK\x03\x04 torn", "not a whole archive"),
+        (b"\xff\xfe1 2 3", "UTF-8|not a table"), (b"PK\x03\x04 torn", "not a whole archive"),
         (b"PAR1 torn", "cannot be read"),
     ],
-)
+)  # fmt: skip
 def test_broken_files_are_one_line(tmp_path, content, message):
     path = tmp_path / "broken"
     path.write_bytes(content)

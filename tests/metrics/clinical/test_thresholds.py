@@ -81,14 +81,11 @@ def drawn(seed=0, n=400, prevalence=0.2):
 @pytest.mark.parametrize(
     ("text", "rule", "goal", "split"),
     [
-        ("0.3", "value", 0.3, ""),
-        (0.3, "value", 0.3, ""),
-        ("youden", "youden", None, ""),
-        ("Youden@test", "youden", None, "test"),
-        ("sensitivity=.85@validation", "sensitivity", 0.85, "validation"),
+        ("0.3", "value", 0.3, ""), (0.3, "value", 0.3, ""), ("youden", "youden", None, ""),
+        ("Youden@test", "youden", None, "test"), ("sensitivity=.85@validation", "sensitivity", 0.85, "validation"),
         ("specificity=0.9", "specificity", 0.9, ""),
     ],
-)
+)  # fmt: skip
 def test_reads_what_a_user_gives(text, rule, goal, split):
     found = DecisionThreshold.parse(text)
     assert (found.rule, found.split) == (rule, split)
@@ -98,18 +95,10 @@ def test_reads_what_a_user_gives(text, rule, goal, split):
 @pytest.mark.parametrize(
     "text",
     [
-        "30",
-        "-0.1",
-        "nan",
-        "",
-        "sensitivity",
-        "sensitivity=85",
-        "sensitivity=0",
-        "youden=0.5",
-        "youden@train",
+        "30", "-0.1", "nan", "", "sensitivity", "sensitivity=85", "sensitivity=0", "youden=0.5", "youden@train",
         "youden@",
     ],
-)
+)  # fmt: skip
 def test_refuses_what_is_no_threshold(text):
     with pytest.raises(InputError):
         DecisionThreshold.parse(text)
