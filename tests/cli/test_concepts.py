@@ -154,12 +154,10 @@ def test_scores_above_one_are_judged_by_a_cut(studies, capsys, cut):
 @pytest.mark.parametrize(
     ("cut", "says"),
     [
-        ("high", "--cut 'high' is not understood"),
-        ("cuts.toml", "unknown concept 'oedema'"),
-        ("youden@none", "none/truth.csv"),
-        ("youden@same", "same: holds images that will be asked about"),
+        ("high", "--cut 'high' is not understood"), ("cuts.toml", "unknown concept 'oedema'"),
+        ("youden@none", "none/truth.csv"), ("youden@same", "same: holds images that will be asked about"),
     ],
-)
+)  # fmt: skip
 def test_a_cut_that_cannot_be_read(studies, capsys, cut, says):
     Path("cuts.toml").write_text("oedema = 0.9\n")
     Path("same").mkdir()

@@ -82,14 +82,12 @@ def test_the_same_command_continues_and_says_so(command, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--space", "demo/dropuot"], "Did you mean 'demo/dropout'?"),
-        (["--criterion", "auroc"], "in_domain_auroc"),
+        (["--space", "demo/dropuot"], "Did you mean 'demo/dropout'?"), (["--criterion", "auroc"], "in_domain_auroc"),
         (["--trials", "0"], "--trials"),
         (["--task", "in_domain", "--criterion", "balanced_joint_accuracy_area"], "no shifted validation images"),
-        (["--method", "map"], "unknown key 'method.rate' for the method 'map'"),
-        (["--data", "absent"], "absent"),
+        (["--method", "map"], "unknown key 'method.rate' for the method 'map'"), (["--data", "absent"], "absent"),
     ],
-)
+)  # fmt: skip
 def test_bad_options_are_one_line_and_exit_code_2(command, capsys, words, said):
     assert command("--quiet", *words) == 2
     assert said in one_line(capsys)

@@ -100,12 +100,10 @@ def test_a_temporary_file_that_is_swept_before_it_is_locked_is_created_again(tmp
 @pytest.mark.parametrize(
     ("number", "kind", "says"),
     [
-        (errno.ENOSPC, WorkError, "no space left on the disk"),
-        (errno.EACCES, InputError, "no permission"),
-        (errno.ENOTDIR, InputError, "a file where a folder is needed"),
-        (errno.EIO, WorkError, "Input/output error"),
+        (errno.ENOSPC, WorkError, "no space left on the disk"), (errno.EACCES, InputError, "no permission"),
+        (errno.ENOTDIR, InputError, "a file where a folder is needed"), (errno.EIO, WorkError, "Input/output error"),
     ],
-)
+)  # fmt: skip
 def test_errors_of_the_system_become_one_line(tmp_path, number, kind, says):
     error = files.explain(OSError(number, os.strerror(number)), tmp_path)
     assert type(error) is kind

@@ -8,7 +8,7 @@ from pydantic import ValidationError, field_validator
 
 from retinabench.core.errors import InputError
 from retinabench.core.registry import Registry, import_location
-from retinabench.core.settings import Extended, Frozen, first_problem, flat, merged
+from retinabench.core.settings import Extended, Frozen, first_problem
 
 
 class Inner(Frozen):
@@ -55,14 +55,6 @@ def test_later_settings_are_left_out_at_their_defaults():
     assert Later().model_dump() == {"old": 1}
     assert Later(new=3).model_dump(mode="json") == {"old": 1, "new": 3}
     assert Later.model_validate(Later(new=3).model_dump()) == Later(new=3)
-
-
-def test_nested_tables_are_laid_over_each_other_and_flattened():
-    tree = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
-    laid = merged(tree, {"a": {"c": {"d": 4, "f": 5}}, "e": {"g": 6}})
-    assert laid == {"a": {"b": 1, "c": {"d": 4, "f": 5}}, "e": {"g": 6}}
-    assert tree["a"]["c"] == {"d": 2}
-    assert dict(flat(laid)) == {"a.b": 1, "a.c.d": 4, "a.c.f": 5, "e.g": 6}
 
 
 GROUP = "retinabench.test_entries"

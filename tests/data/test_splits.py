@@ -30,10 +30,8 @@ def make_records(n=200, domain="in_domain", split="train", prefix="p"):
     return from_lists(
         (f"{prefix}{k}" for k in range(n)),
         np.random.default_rng(0).choice(5, n, p=[0.6, 0.1, 0.2, 0.05, 0.05]).tolist(),
-        patient_id=(f"{prefix}-patient-{k // 2}" for k in range(n)),
-        domain=domain,
-        split=split,
-    )
+        patient_id=(f"{prefix}-patient-{k // 2}" for k in range(n)), domain=domain, split=split,
+    )  # fmt: skip
 
 
 def by_grade(records, rows):

@@ -147,13 +147,11 @@ def test_bad_tables_are_refused_in_one_line(name, tmp_path, capsys):
         (["--features", "id"], "column 'id': is the patient, and cannot be a feature"),
         (["--features", "age,agee"], "column 'agee': is missing. Did you mean 'age'?"),
         (["--features", "age,age"], "column 'age': is named twice"),
-        (["--split", "sex"], "row 1, column 'sex': is 'f'"),
-        (["--column", "grade=age"], "unknown role 'grade'"),
+        (["--split", "sex"], "row 1, column 'sex': is 'f'"), (["--column", "grade=age"], "unknown role 'grade'"),
         (["--label", "death"], "column 'death': is missing"),
-        (["--images", "500"], "--images and --seed draw a table"),
-        (["--corrupt", "dark:1"], "belong to images"),
+        (["--images", "500"], "--images and --seed draw a table"), (["--corrupt", "dark:1"], "belong to images"),
     ],
-)
+)  # fmt: skip
 def test_options_that_do_not_fit_are_refused_in_one_line(words, message, tmp_path, capsys):
     source = write(patients(), tmp_path / "patients.csv")
     assert prepare(source, tmp_path / "out", *words) == 2

@@ -64,13 +64,11 @@ def test_what_is_there_is_not_computed_again(compared, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--epochs", "2"], "another epochs: 1 there, 2 here"),
-        (["--seed", "1"], "another seed: 0 there, 1 here"),
-        (["--sets", "energy"], "holds no UCI set 'energy'"),
-        (["--sets", "yatch"], "Did you mean 'yacht'"),
+        (["--epochs", "2"], "another epochs: 1 there, 2 here"), (["--seed", "1"], "another seed: 0 there, 1 here"),
+        (["--sets", "energy"], "holds no UCI set 'energy'"), (["--sets", "yatch"], "Did you mean 'yacht'"),
         (["--epochs", "0"], "--epochs"),
     ],
-)
+)  # fmt: skip
 def test_wrong_options_are_one_line_and_change_nothing(compared, capsys, more, says):
     out = compared / "out"
     before = sorted((file, file.stat().st_mtime_ns) for file in out.rglob("[!.]*"))

@@ -250,12 +250,6 @@ def test_a_damaged_run_is_one_line(about, rows, says, tmp_path, capsys):
     assert not said.out
 
 
-def test_one_is_counted_in_the_singular(tmp_path, capsys):
-    (tmp_path / "p.csv").write_text("image_id,patient_id,label,prob\na,p,1,0.5\n")
-    assert run(["inspect", str(tmp_path / "p.csv")]) == 0
-    assert "in_domain test: 1 image, 1 patient, 1 referable" in capsys.readouterr().out
-
-
 def test_where_the_page_cannot_be_written_is_refused_before_the_images_are_read(tmp_path, capsys):
     data = make_prepared(tmp_path / "data")
     before = sorted(os.listdir(data))

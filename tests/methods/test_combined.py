@@ -100,14 +100,12 @@ def made(tmp_path_factory):
 
     inner = 'method.member={name = "ensemble", members = 2}'
     return {
-        "map": predict("method=map"),
-        "of map": predict("method=temperature"),
+        "map": predict("method=map"), "of map": predict("method=temperature"),
         "of dropout": predict("method.name=temperature", "method.member.name=dropout"),
-        "dropout": predict("method=dropout"),
-        "of ensemble": predict("method.name=temperature", inner),
+        "dropout": predict("method=dropout"), "of ensemble": predict("method.name=temperature", inner),
         "ensemble": predict("method.name=ensemble", "method.members=2"),
         "ensemble of": predict("method.name=ensemble", "method.members=2", "method.member.name=temperature"),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The cluster bootstrap against its exact variance; Wilson and Clopper-Pearson against golden values."""
 
 import json
-import threading
 
 import numpy as np
 import pytest
@@ -136,18 +135,6 @@ def test_rows_come_in_their_order_with_any_number_of_workers(workers):
     assert found.tolist() == rows(range(1000)).tolist()
     assert sum(told) == 1000
     assert max(told) == 2  # blocks of 2^16 numbers
-
-
-def test_work_is_shared_among_threads():
-    here = set()
-
-    def slow(numbers):
-        here.add(threading.get_ident())
-        threading.Event().wait(0.01)
-        return rows(numbers)
-
-    stacked(slow, 20, 2**17, workers=2)
-    assert len(here) == 2
 
 
 def test_two_workers_give_the_scores_of_one_to_the_last_bit(monkeypatch):

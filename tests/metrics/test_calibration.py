@@ -14,11 +14,9 @@ from retinabench.metrics.weighted_images import Cases
 from support.shared_inputs import answers, cases_of, images
 
 GOLDEN = {
-    "ece_top_width15": ("top_label", 15),
-    "ece_top_width10": ("top_label", 10),
-    "ece_pos_width15": ("positive_class", 15),
-    "ece_pos_width10": ("positive_class", 10),
-}
+    "ece_top_width15": ("top_label", 15), "ece_top_width10": ("top_label", 10),
+    "ece_pos_width15": ("positive_class", 15), "ece_pos_width10": ("positive_class", 10),
+}  # fmt: skip
 
 
 def reliability(label, prob, weight=None, of="positive_class", bins=15):

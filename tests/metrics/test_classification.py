@@ -172,14 +172,12 @@ def ece(forecast, observed):
 
 
 FORMULAS = {
-    "accuracy": lambda y, p: metrics.accuracy_score(y, p > 0.5),
-    "nll": metrics.log_loss,
-    "brier": metrics.brier_score_loss,
-    "sensitivity": lambda y, p: metrics.recall_score(y, p > 0.5),
+    "accuracy": lambda y, p: metrics.accuracy_score(y, p > 0.5), "nll": metrics.log_loss,
+    "brier": metrics.brier_score_loss, "sensitivity": lambda y, p: metrics.recall_score(y, p > 0.5),
     "specificity": lambda y, p: metrics.recall_score(y, p > 0.5, pos_label=0),
     "ece_positive_class": lambda y, p: ece(p, y),
     "ece_top_label": lambda y, p: ece(np.maximum(p, 1 - p), (p > 0.5) == y),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMULAS)

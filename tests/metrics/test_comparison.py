@@ -49,9 +49,6 @@ def side(values, draws=0.02, labels=None, seed=0):
     return Side(values, values.mean() + spread, seed_effects(values, labels))
 
 
-# ------------------------------------------------------------------------------------------- one against one
-
-
 def test_the_interval_agrees_with_the_closed_form():
     """2,000 draws: an end of the interval has a Monte Carlo SE of about 6 % of the standard error."""
     a, b = models(1, patients=400, quality=(1.2, 1.0))
@@ -197,9 +194,6 @@ def test_the_interval_of_a_proportion_adds_two_patients():
     assert found.p == 1.0
 
 
-# ---------------------------------------------------------------------------------------------------- seeds
-
-
 def test_variances_of_patients_and_seeds_add_with_the_degrees_of_freedom_of_welch():
     a, b = np.array([0.5, 0.6, 0.7]), np.array([0.4, 0.45])
     one, two = side(a), side(b, seed=1)
@@ -259,9 +253,6 @@ def test_equal_methods_differ_in_one_of_twenty_studies(runs):
             sides.append([rb.Predictions(np.arange(patients), hardness < 0, prob) for prob in probs])
         rejected += compare(*sides, bootstrap=100, scores=["accuracy"])["in_domain"]["accuracy"].p < 0.05
     assert 0.005 <= rejected / 200 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
-
-
-# ---------------------------------------------------------------------------------------------------- ranks
 
 
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 6)), elements=st.integers(0, 4)))

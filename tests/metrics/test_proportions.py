@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,11 +10,6 @@ from retinabench.metrics.clinical.screening_table import two_by_two
 from retinabench.metrics.decisions import operating_points
 from retinabench.metrics.proportions import Interval, clopper_pearson, clustered_proportion, combined_proportions
 from support.shared_inputs import answers
-
-
-def test_undefined_numbers_become_none():
-    assert [proportions.finite_or_none(x) for x in (1, 0.5, math.nan, math.inf, None)] == [1.0, 0.5, None, None, None]
-    assert Interval(0.5).to_dict() == {"value": 0.5, "low": None, "high": None}
 
 
 def test_clopper_pearson_is_golden():
@@ -147,11 +140,6 @@ def test_the_effective_number_by_hand():
     inverse = (2 * found / (5 / 8 * 3 / 8) + 2 / 4) / (2 + 2)
     z, t = stats.norm.ppf(0.975), stats.t.ppf(0.975, 3)
     assert proportions.effective_images(y, np.ones(8), codes, 0.95) == pytest.approx((z / t) ** 2 / inverse)
-
-
-def test_without_images_nothing_is_known():
-    sums = proportions.proportion_sums(np.empty((2, 0)), np.empty(0), proportions.patient_starts(np.empty(0, np.intp)))
-    assert np.isnan([sums.value, *proportions.proportion_intervals(sums)]).all()
 
 
 def test_one_proportion_is_itself():

@@ -66,12 +66,10 @@ def test_the_lstm_is_that_of_its_equations():
     ordered = torch.cat([given, forget, new, shown])
     oracle.load_state_dict(
         {
-            "weight_ih_l0": ordered[:, :5],
-            "weight_hh_l0": ordered[:, 5:],
-            "bias_ih_l0": torch.cat(raised),
+            "weight_ih_l0": ordered[:, :5], "weight_hh_l0": ordered[:, 5:], "bias_ih_l0": torch.cat(raised),
             "bias_hh_l0": torch.zeros(16, dtype=torch.float64),
         }
-    )
+    )  # fmt: skip
     torch.testing.assert_close(own(x), oracle(x)[0][:, -1])
 
 

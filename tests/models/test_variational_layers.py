@@ -136,13 +136,11 @@ def test_outputs_have_the_mean_and_variance_of_the_closed_form(estimator):
 @pytest.mark.parametrize(
     "layer",
     [
-        nn.Conv2d(4, 6, 3, padding=1),
-        nn.Conv2d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2, bias=False),
-        nn.Conv2d(4, 4, (3, 1), padding="same", groups=4),
-        nn.Conv2d(4, 6, 3, padding=1, padding_mode="reflect"),
+        nn.Conv2d(4, 6, 3, padding=1), nn.Conv2d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2, bias=False),
+        nn.Conv2d(4, 4, (3, 1), padding="same", groups=4), nn.Conv2d(4, 6, 3, padding=1, padding_mode="reflect"),
     ],
     ids=["plain", "strided, dilated, grouped", "depthwise", "reflecting"],
-)
+)  # fmt: skip
 def test_flipout_convolution_is_a_convolution_with_each_row_s_own_weight(layer):
     made = around(layer, seed=7)
     x = torch.randn(5, 4, 8, 8, generator=generator(8))

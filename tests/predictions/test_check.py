@@ -89,13 +89,6 @@ def test_texts_are_numbered_in_their_order(width):
         assert (numbered(found)[0] == codes).all()
 
 
-@pytest.mark.usefixtures("rows_of_a_block")
-def test_one_text_for_all_rows():
-    same = np.broadcast_to(np.asarray("test"), 7)
-    assert numbered(same)[0].tolist() == [0] * 7
-    assert not all_differ(same)
-
-
 GOOD = {"image_id": ["a", "b", "c"], "label": [0, 1, 1], "probs": [0.1, 0.8, 0.4]}
 
 

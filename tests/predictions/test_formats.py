@@ -18,12 +18,10 @@ from support.prediction_bytes import DIALECTS, NONE, TABLE, npz, parquet, read_b
 def table(rows, **columns):
     return pa.table(
         {
-            "image_id": [f"i{k}" for k in range(rows)],
-            "label": [k % 2 for k in range(rows)],
-            "prob": [0.5] * rows,
+            "image_id": [f"i{k}" for k in range(rows)], "label": [k % 2 for k in range(rows)], "prob": [0.5] * rows,
             **columns,
         }
-    )
+    )  # fmt: skip
 
 
 def test_a_dictionary_of_one_long_text_is_not_unfolded(tmp_path):

@@ -129,16 +129,14 @@ def test_round_trip(kind, folder, given_):
 @pytest.mark.parametrize(
     "content",
     [
-        parquet(),
-        parquet(label=[False, True], prob=np.array([0.25, 0.5], np.float32)),
+        parquet(), parquet(label=[False, True], prob=np.array([0.25, 0.5], np.float32)),
         parquet(image_id=pa.array(["a", "b"]).dictionary_encode(), prob=["0.25", "0.5"]),
         parquet(prob=NONE, probs=[[0.0, 0.5], [0.5, 0.5]]),
-        parquet(prob=NONE, probs=pa.array([[0.25], [0.5]], pa.list_(pa.float32(), 1))),
-        npz(),
+        parquet(prob=NONE, probs=pa.array([[0.25], [0.5]], pa.list_(pa.float32(), 1))), npz(),
         npz(prob=np.array([[0.25], [0.5]], np.float16), label=np.array([False, True])),
         npz(image_id=np.array([b"a", b"b"]), note=np.array("foreign")),
     ],
-)
+)  # fmt: skip
 def test_legal_variants(folder, content):
     found = read_bytes(folder, content)
     assert found.image_id.tolist() == ["a", "b"]

@@ -486,7 +486,3 @@ def test_dictionaries_of_several_pieces_become_one_column():
 def test_what_to_write_instead_of_a_text(name, cell, hint):
     error = not_a_number(None, name, pa.array(["0.5", cell]))
     assert f"row 2, column '{name}': is '{cell}', not a number. {hint}" in str(error)
-
-
-def test_a_column_of_another_table_has_no_hint():
-    assert not_a_number(None, "drusen", pa.array(["x"])).hint is None

@@ -14,18 +14,14 @@ pytestmark = pytest.mark.usefixtures("legible")
 
 
 @pytest.fixture(scope="module")
-def rich():
-    report = rb.clinic(screened(60), "youden@validation", referral_rate=0.2)
-    return {item["topic"]: item["answer"] for item in checklist(report)}
-
-
-@pytest.fixture(scope="module")
 def plain():
     found = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
     return {item["topic"]: item["answer"] for item in checklist(rb.clinic(found))}
 
 
-def test_a_file_with_columns_answers_more(rich, plain):
+def test_a_file_with_columns_answers_more(plain):
+    report = rb.clinic(screened(60), "youden@validation", referral_rate=0.2)
+    rich = {item["topic"]: item["answer"] for item in checklist(report)}
     questions = {
         "Variability and fairness: subgroups": ("age, camera", "no further columns"),
         "Indeterminate or missing results": ("counted as positive", "no ungradable images"),
@@ -146,13 +142,9 @@ def test_nothing_is_cut(width):
     assert "prevalences, per image" in " ".join(shown.split())
 
 
-@pytest.fixture(scope="module")
-def report():
+def test_the_page_stands_alone_and_leads_with_missed_disease(tmp_path):
     people = screened(150, camera_drop=2.5)
-    return rb.clinic(people, "sensitivity=.85@validation", referral_rate=0.2, referral_cost=0.01)
-
-
-def test_the_page_stands_alone_and_leads_with_missed_disease(report, tmp_path):
+    report = rb.clinic(people, "sensitivity=.85@validation", referral_rate=0.2, referral_cost=0.01)
     path = clinic.write_clinic(report, tmp_path / "clinic")
     page = path.read_text()
     assert "<script" not in without_script(page)

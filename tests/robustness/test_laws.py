@@ -27,11 +27,9 @@ def test_a_law_is_kept(name, command, folder):
     ("found", "place"),
     [
         ({"x": [1.0, {"threshold": 1e-13}]}, ".x[1].threshold is 1e-13"),
-        ({"x": [1.0 + 1e-8, {"threshold": 2e-13}]}, ".x[0] is 1.00000001"),
-        ({"x": [1.0]}, ".x is [1.0]"),
-        ({}, ".x is missing"),
-        ({"x": [1.0, {"threshold": 2e-13}], "b c": 0}, ".b c is new"),
+        ({"x": [1.0 + 1e-8, {"threshold": 2e-13}]}, ".x[0] is 1.00000001"), ({"x": [1.0]}, ".x is [1.0]"),
+        ({}, ".x is missing"), ({"x": [1.0, {"threshold": 2e-13}], "b c": 0}, ".b c is new"),
     ],
-)
+)  # fmt: skip
 def test_a_difference_is_found(found, place):
     assert laws.difference(found, {"x": [1.0, {"threshold": 2e-13}]}).startswith(place)

@@ -33,12 +33,10 @@ def drawn(seed=0, n=120, **more):
 def test_predictions_own_every_array():
     n = 40
     given = {
-        "image_id": np.array([f"i{k}" for k in range(n)]),
-        "label": np.arange(n) % 2,
-        "probs": np.linspace(0.1, 0.9, 2 * n).reshape(n, 2),
-        "patient_id": np.array([f"p{k // 2}" for k in range(n)]),
+        "image_id": np.array([f"i{k}" for k in range(n)]), "label": np.arange(n) % 2,
+        "probs": np.linspace(0.1, 0.9, 2 * n).reshape(n, 2), "patient_id": np.array([f"p{k // 2}" for k in range(n)]),
         "uncertainty": np.linspace(0, 1, n),
-    }
+    }  # fmt: skip
     subgroups = {"site": np.array(["A", "B"] * (n // 2)), "age": np.linspace(30, 80, n)}
     made = rb.Predictions(**given, subgroups=subgroups)
     before = rb.score(made, bootstrap=0).to_dict(), made.subgroups["site"].tolist(), made.subgroups["age"].tolist()

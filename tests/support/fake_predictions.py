@@ -28,13 +28,11 @@ def population(n_in_domain: int = 1000, n_shifted: int = 600, seed: int = 0) -> 
         parts.append(
             {
                 "image_id": np.array([f"{domain}-{i:05d}" for i in range(n)]),
-                "patient_id": np.array([f"{domain}-p{p}" for p in patient]),
-                "domain": np.full(n, domain),
-                "grade": grade,
-                "label": (grade >= 2).astype(int),
+                "patient_id": np.array([f"{domain}-p{p}" for p in patient]), "domain": np.full(n, domain),
+                "grade": grade, "label": (grade >= 2).astype(int),
                 "hardness": rng.gamma(2.0, 0.5, n) * (1.9 if domain == "shifted" else 1.0),
             }
-        )
+        )  # fmt: skip
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 

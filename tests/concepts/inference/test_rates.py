@@ -99,11 +99,9 @@ def test_a_bank_asked_completely_is_known():
 
 
 STOPPING = {
-    "a number": {"questions": 120},
-    "tolerance": {"tolerance": 1.1},
-    "patience": {"patience": 12},
+    "a number": {"questions": 120}, "tolerance": {"tolerance": 1.1}, "patience": {"patience": 12},
     "claims": {"claim": ["sensitivity of a >= 0.7", "specificity of b >= 0.9"]},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("strategy", ["random", "uncertainty", "precision", "claims", "uncertainty+unpredictability"])

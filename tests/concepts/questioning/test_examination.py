@@ -129,12 +129,10 @@ def raises(*arguments):
 @pytest.mark.parametrize(
     ("failure", "says"),
     [
-        (raises, "raised OSError: the network is down"),
-        (lambda s, c: float("nan"), "answered nan, outside"),
-        (lambda s, c: 1.2, r"answered 1.2, outside \[0, 1\]"),
-        (lambda s, c: None, "answered None, not a number"),
+        (raises, "raised OSError: the network is down"), (lambda s, c: float("nan"), "answered nan, outside"),
+        (lambda s, c: 1.2, r"answered 1.2, outside \[0, 1\]"), (lambda s, c: None, "answered None, not a number"),
     ],
-)
+)  # fmt: skip
 def test_an_examinee_that_fails_on_question_57(tmp_path, failure, says):
     bank = make_bank()
     answers, asked = make_answers(bank), []

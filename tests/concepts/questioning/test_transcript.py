@@ -144,12 +144,10 @@ def test_old_transcripts_are_read_and_continued(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"no json\n{}\n",
-        b"[" * 99999 + b"\n\n",
+        b"", b"no json\n{}\n", b"[" * 99999 + b"\n\n",
         b'{"schema": "retinabench.transcript/2", "strategy": "claims", "claims": 5}\n{}\n',
     ],
-)
+)  # fmt: skip
 def test_nothing_is_concluded_from_a_first_line_that_is_none(tmp_path, content):
     path = tmp_path / "transcript.jsonl"
     path.write_bytes(content)

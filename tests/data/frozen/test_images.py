@@ -17,12 +17,10 @@ NAME = "retinabench-drawn-1-mini"
 @pytest.mark.parametrize(
     "image_id",
     [
-        pytest.param("in_domain-000000", id="healthy"),
-        pytest.param("in_domain-000283", id="beaded veins"),
-        pytest.param("in_domain-002322", id="every other lesion"),
-        pytest.param("shifted-000599", id="shifted"),
+        pytest.param("in_domain-000000", id="healthy"), pytest.param("in_domain-000283", id="beaded veins"),
+        pytest.param("in_domain-002322", id="every other lesion"), pytest.param("shifted-000599", id="shifted"),
     ],
-)
+)  # fmt: skip
 def test_a_drawn_image_has_its_hash(image_id: str) -> None:
     """Pixel by pixel: anatomy, lesions and cameras are what they were when the benchmark was frozen."""
     truth = truth_of(NAME)

@@ -85,12 +85,10 @@ def test_a_finished_composition_needs_no_members(prepared, tmp_path):
 @pytest.mark.parametrize(
     ("attempt", "times"),
     [
-        (JobResult("failed", message="broke"), 3),
-        (JobResult("out_of_memory", message="broke"), 3),
-        (JobResult("diverged", message="broke"), 1),
-        (JobResult("failed", message="broke", lost=True), LOSSES),
+        (JobResult("failed", message="broke"), 3), (JobResult("out_of_memory", message="broke"), 3),
+        (JobResult("diverged", message="broke"), 1), (JobResult("failed", message="broke", lost=True), LOSSES),
     ],
-)
+)  # fmt: skip
 def test_how_often_a_job_is_tried(prepared, tmp_path, attempt, times):
     runs = [small(prepared, "seed=5"), small(prepared, 'method={name="ensemble",members=2}'), small(prepared)]
     workers = Pretenders(1, lambda job, number: attempt if job.run.seed == 0 else JobResult("done"))

@@ -35,11 +35,9 @@ def test_the_points_are_those_of_scipy():
 def test_the_first_points_stay_what_they_are():
     """Known values: another SciPy, NumPy or stream would silently give a sweep other trials."""
     expected = [
-        [0.03562335669994354, 0.5333801293745637],
-        [0.7150325831025839, 0.3127673314884305],
-        [0.8569643720984459, 0.7788654565811157],
-        [0.39625505916774273, 0.1249031238257885],
-    ]
+        [0.03562335669994354, 0.5333801293745637], [0.7150325831025839, 0.3127673314884305],
+        [0.8569643720984459, 0.7788654565811157], [0.39625505916774273, 0.1249031238257885],
+    ]  # fmt: skip
     assert np.array_equal(unit_points(2, 0, 4, 0), expected)
 
 
@@ -82,11 +80,9 @@ def test_integers_on_a_logarithmic_scale_reach_both_ends():
 
 
 @given(
-    low=st.floats(1e-9, 1e3),
-    ratio=st.floats(1.001, 1e6),
-    u=st.floats(0, 1, exclude_max=True),
+    low=st.floats(1e-9, 1e3), ratio=st.floats(1.001, 1e6), u=st.floats(0, 1, exclude_max=True),
     scale=st.sampled_from(["linear", "log"]),
-)
+)  # fmt: skip
 def test_no_value_leaves_its_range_and_it_is_drawn_on_the_scale(low, ratio, u, scale):
     value = Range(low=low, high=low * ratio, scale=scale).value(u)
     assert low <= value <= low * ratio

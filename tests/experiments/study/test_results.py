@@ -20,12 +20,10 @@ def predictions(skill: float, seed: int, images: int = 200) -> Predictions:
     hard = truth.normal(size=images)
     logit = skill * (2 * label - 1.0) + hard + 0.3 * np.random.default_rng([1, seed]).normal(size=images)
     return Predictions(
-        np.array([f"i{k}" for k in range(images)]),
-        label,
-        1 / (1 + np.exp(-logit)),
+        np.array([f"i{k}" for k in range(images)]), label, 1 / (1 + np.exp(-logit)),
         patient_id=np.array([f"p{k // 2}" for k in range(images)]),
         domain=np.where(np.arange(images) < 120, "in_domain", "shifted"),
-    )
+    )  # fmt: skip
 
 
 def entries(tmp_path, skills, seeds=1):

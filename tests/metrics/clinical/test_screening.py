@@ -50,11 +50,9 @@ def test_the_clinic_leaves_them_out_and_counts_them():
 def test_golden_readings(data):
     views = answers("referral_views")
     names = {
-        "retained_only": "retained_only",
-        "screen_positive": "referral_counts_as_screen_positive",
-        "expert": "oracle_expert",
-        "reader": "expert_sens0_90_spec0_95",
-    }
+        "retained_only": "retained_only", "screen_positive": "referral_counts_as_screen_positive",
+        "expert": "oracle_expert", "reader": "expert_sens0_90_spec0_95",
+    }  # fmt: skip
     rates = {
         "sens": "sensitivity", "spec": "specificity", "acc": "accuracy", "prevalence": "prevalence",
         "screen_positive_rate": "positive_rate",

@@ -224,15 +224,6 @@ def test_one_class_has_no_auroc_and_says_why(tmp_path):
     assert "accuracy of “MC dropout”" in written.html  # the shift is stated in accuracy instead
 
 
-@pytest.mark.slow
-def test_twelve_methods(tmp_path):
-    people = population(60, 40)
-    methods = {f"method {k}": predictions("MC dropout", k, people) for k in range(12)}
-    html = report(tmp_path, methods, bootstrap=3).html
-    assert "9 more" in html  # histograms beyond the third are folded
-    assert "to keep the figure readable" in html
-
-
 @pytest.mark.parametrize(
     ("methods", "says"),
     [

@@ -83,13 +83,11 @@ def test_a_claim_on_images_of_one_class_is_undefined_and_says_why(country, tmp_p
 @pytest.mark.parametrize(
     ("parts", "verdict"),
     [
-        ([(1, 0.01), (2, 0.04)], "holds"),
-        ([(1, 0.01), (2, 0.2)], "not resolved"),
-        ([(1, 0.01), (-2, 0.01)], "contradicted"),
-        ([(1, 0.01), (math.nan, math.nan)], "holds"),
+        ([(1, 0.01), (2, 0.04)], "holds"), ([(1, 0.01), (2, 0.2)], "not resolved"),
+        ([(1, 0.01), (-2, 0.01)], "contradicted"), ([(1, 0.01), (math.nan, math.nan)], "holds"),
         ([(math.nan, math.nan)], "undefined"),
     ],
-)
+)  # fmt: skip
 def test_a_verdict_needs_every_statement(parts, verdict):
     statements = tuple(Judged("one", difference, p_holm=p) for difference, p in parts)
     assert JudgedClaim("1", "a claim", statements).verdict == verdict

@@ -117,11 +117,9 @@ SYNONYMS: dict[str, Fault] = {
     "label": _renamed("label", "y_true", "Target", "LABEL"),
     "prob": _renamed("prob", "y_score", "Score", "PROB", "yprob"),
     "patient_id": _renamed("patient_id", "Patient_ID", "patientid", "patient", "subject_id", "PatientID", "Patient ID"),
-    "split": _renamed("split", "Split", "set", "SET"),
-    "domain": _renamed("domain", "Domain", "DOMAIN"),
-    "grade": _renamed("grade", "Grade"),
-    "uncertainty": _renamed("uncertainty", "Uncertainty"),
-}
+    "split": _renamed("split", "Split", "set", "SET"), "domain": _renamed("domain", "Domain", "DOMAIN"),
+    "grade": _renamed("grade", "Grade"), "uncertainty": _renamed("uncertainty", "Uncertainty"),
+}  # fmt: skip
 
 
 def numbers(truth: Truth) -> dict[str, dict[str, Any]]:
