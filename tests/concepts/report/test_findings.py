@@ -15,9 +15,9 @@ from retinabench.concepts.report.page import render
 from retinabench.core.errors import InputError
 from retinabench.metrics.decisions import FrozenThreshold
 from retinabench.predictions.table import Predictions
-from support.examinees import CONCEPTS as CONCEPTS_BESIDE_TABLES
-from support.examinees import CONCEPTS as CONCEPTS_FINDINGS
-from support.examinees import examinee
+from support.concept_banks import CONCEPTS as CONCEPTS_BESIDE_TABLES
+from support.concept_banks import CONCEPTS as CONCEPTS_FINDINGS
+from support.concept_banks import examinee
 
 CONCEPTS = ("haemorrhage", "hard exudate")
 

@@ -10,7 +10,7 @@ from retinabench.concepts.report import figures, paper
 from retinabench.concepts.report.findings import ExaminationReport, together
 from retinabench.concepts.report.page import CONTENTS, render, write_report
 from support.browsers import check_page
-from support.examinees import examinee
+from support.concept_banks import examinee
 from support.reading_pages import Reader, without_script
 
 EVIL = "<script>alert('x')</script>\"&$\\frac{"

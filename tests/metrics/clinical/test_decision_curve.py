@@ -9,7 +9,7 @@ from retinabench.metrics.clinical import screening_table
 from retinabench.metrics.clinical.decision_curve import missed_disease, net_benefit, workload
 from retinabench.metrics.clinical.screening_table import TwoByTwo, predictive_values, two_by_two
 from retinabench.metrics.proportions import Interval, jeffreys
-from support.golden_evaluation import most_uncertain
+from support.shared_inputs import most_uncertain
 
 
 def test_predictive_values_are_bayes():

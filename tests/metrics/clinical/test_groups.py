@@ -6,7 +6,21 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.groups import between_groups, mean_residual, new_site, subgroups_of
 from retinabench.metrics.proportions import Interval, clustered_proportion
-from support.two_cameras import groups, screened
+
+
+def screened(n=300, seed=0, drop=0.0, **columns):
+    """Two eyes each; `drop` lowers the logits of diseased eyes on camera B."""
+    rng = np.random.default_rng(seed)
+    label = np.repeat(rng.random(n) < 0.4, 2)
+    camera = np.repeat(np.where(np.arange(n) % 2, "B", "A"), 2)
+    z = 4 * label - 2 + np.repeat(rng.normal(size=n), 2) + rng.normal(size=2 * n)
+    prob = 1 / (1 + np.exp(-(z - drop * (label & (camera == "B")))))
+    given = {"camera": camera, **{name: np.repeat(values, 2) for name, values in columns.items()}}
+    return rb.Predictions(np.arange(2 * n), label, prob, patient_id=np.repeat(np.arange(n), 2), subgroups=given)
+
+
+def groups(part, **arguments):
+    return subgroups_of(part, part.prob > 0.5, np.arange(len(part)) % 4 == 0, **arguments)
 
 
 def test_columns_become_groups_or_say_why_not():

@@ -13,9 +13,8 @@ from retinabench.metrics.clinical.screening_table import likelihood_ratios, refe
 from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
-from support.golden_evaluation import most_uncertain
 from support.screened import two_domains
-from support.shared_inputs import answers
+from support.shared_inputs import answers, most_uncertain
 
 
 def test_counting_them_by_hand():

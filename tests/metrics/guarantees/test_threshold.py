@@ -10,7 +10,18 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees import threshold
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases, as_goals, ratio_interval
 from retinabench.metrics.guarantees.threshold import choose_threshold, notes_on, on_sets, realised, validation_and_test
-from support.six_images import cases
+
+GRADES = [0, 2, 3, 0, 4, 0]
+
+
+def cases(per="image", grade=GRADES):
+    return ReferralCases.of(
+        rb.Predictions(
+            list("abcdef"), [0, 1, 1, 0, 1, 0], [0.2, 0.3, 0.9, 0.8, 0.4, 0.1],
+            patient_id=["p", "p", "p", "q", "q", "r"], uncertainty=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6], grade=grade,
+        ),
+        per=per,
+    )  # fmt: skip
 
 
 def predictions(split, domain=None, patient=None):

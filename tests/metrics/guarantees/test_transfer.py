@@ -12,7 +12,15 @@ from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.threshold import resemblance
 from retinabench.metrics.guarantees.transfer import transfer
-from support.two_eyes import eyes
+
+
+def eyes(rng, patients, camera=(1.0, 0.0)):
+    """(label, call, uncertainty, patient): correlated eyes; a camera scales and shifts the model's logit."""
+    severity = np.repeat(rng.normal(-0.8, 1.2, patients), 2) + rng.normal(0, 0.6, 2 * patients)
+    y = rng.random(2 * patients) < 1 / (1 + np.exp(-2 * severity))
+    z = camera[0] * (1.5 * severity + rng.normal(0, 0.6, 2 * patients)) + camera[1]
+    p = 1 / (1 + np.exp(-z))
+    return y, p > 0.5, np.round(0.5 - np.abs(p - 0.5), 3), np.repeat(np.arange(patients), 2)
 
 
 def study(shift=(0.6, 1.5), patients=(600, 300, 300)):
