@@ -32,23 +32,19 @@ FORBIDDEN_WORDS: dict[str, tuple[str, ...]] = {
 
 
 def modules() -> list[Path]:
-    """Every module of the package, in a stable order."""
     return sorted(PACKAGE.rglob("*.py"))
 
 
 def named(path: Path) -> str:
-    """The path of a module below the package."""
     return path.relative_to(PACKAGE).as_posix()
 
 
 @cache
 def trees() -> list[tuple[str, ast.Module]]:
-    """Name and syntax tree of every module."""
     return [(named(path), ast.parse(path.read_text(encoding="utf-8"))) for path in modules()]
 
 
 def called(call: ast.Call) -> str:
-    """The name of the function or method that is called."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
@@ -76,7 +72,6 @@ def imports_inside_functions() -> list[str]:
 
 
 def imports_of_the_root() -> list[str]:
-    """Modules of the package that import the public interface, which stands above every layer."""
     return [
         f"{name}:{node.lineno}"
         for name, tree in trees()
@@ -172,7 +167,6 @@ TESTS, TOOLS = 41_925, 8_700
 
 
 def lines(*folders: Path) -> int:
-    """Lines of all modules in some folders."""
     return sum(path.read_text(encoding="utf-8").count("\n") for folder in folders for path in folder.rglob("*.py"))
 
 

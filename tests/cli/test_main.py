@@ -47,7 +47,6 @@ def prepared(tmp_path_factory):
 
 
 def one_line(capsys):
-    """Return the error line, and insist that there is exactly one."""
     lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note:")]
     assert len(lines) == 1, lines
     return lines[0]

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def parameters(command, path=()):
-    """Yield verb and parameter of every command."""
     for name, one in getattr(command, "commands", {}).items():
         yield from parameters(one, (*path, name))
     if not hasattr(command, "commands"):

@@ -113,7 +113,6 @@ def coloured(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def prepared(images: np.ndarray, truth: np.ndarray, folder) -> Prepared:
-    """The images as samples of a bank."""
     names = np.array([f"i{k}" for k in range(len(images))])
     known = ConceptImages(names, tuple("ab"), truth.astype(np.int8), names, lambda row, size: images[row])
     return prepare_samples(known, folder, size=images.shape[1], source={})

@@ -24,13 +24,11 @@ COPY = re.compile(r"`(?P<source>examples/[^`]+)`\s+to\s+`(?P<path>[^`]+)`")
 
 
 def sections() -> dict[str, str]:
-    """The text of each recipe."""
     parts = re.split(r"^## Recipe: (.*)$", GUIDE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def follow(text: str, tree: Path) -> list[Path]:
-    """Copy and change the files that a recipe names; return them."""
     touched = []
     for step in COPY.finditer(text):
         path = tree / step["path"]

@@ -58,7 +58,6 @@ def messidor(root):
 
 
 def tables(root, files, images, **options):
-    """Write tables of labels, and a photograph of each image with its grade."""
     for name, lines in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("\n".join([*lines, ""]))

@@ -40,7 +40,6 @@ def blocks(page, language):
 
 
 def commands(page):
-    """The command lines of a page that start with `retinabench`, as lists of words."""
     for block in blocks(page, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
             if line.strip().startswith("retinabench ") and "…" not in line:

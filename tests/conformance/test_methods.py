@@ -37,7 +37,6 @@ VARIANTS = [
 
 
 def is_slow(name, check):
-    """Whether a check of a method is left to the slow tests."""
     return check in ELSEWHERE or (check in OF_POINTS and name not in QUICK_LIKELIHOODS)
 
 
@@ -59,7 +58,6 @@ def subjects(prepared, runs, tmp_path_factory):
 
 @pytest.fixture
 def predicted(trained):
-    """Return the predictions of a run given in words; members are shared."""
     return lambda *words: read_predictions(trained(*words) / "predictions.parquet")
 
 

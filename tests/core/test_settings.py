@@ -66,8 +66,6 @@ GROUP = "retinabench.test_entries"
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Install a distribution that declares entry points of the group."""
-
     def write(**points):
         about = tmp_path / "site" / "a_plugin-1.0.dist-info"
         about.mkdir(parents=True)

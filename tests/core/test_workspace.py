@@ -52,7 +52,6 @@ def workspace(tmp_path):
 
 @pytest.fixture
 def held(workspace):
-    """Another process that holds the folder."""
     other = start(HOLD, workspace.folder)
     assert other.stdout.readline() == "held\n"
     yield other

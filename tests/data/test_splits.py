@@ -19,7 +19,6 @@ from support.kaggle_layout import FELLOWS, GRADES, write_aptos, write_eyepacs
 
 @pytest.fixture(scope="module")
 def kaggle(tmp_path_factory):
-    """EyePACS with APTOS as its shifted domain."""
     folder = tmp_path_factory.mktemp("kaggle")
     ours = labels(definition("eyepacs"), open_files(write_eyepacs(folder / "eyepacs")))
     theirs = labels(definition("aptos"), open_files(write_aptos(folder / "aptos")))

@@ -19,7 +19,6 @@ ROWS = 60
 
 
 def patients(rows=ROWS, **columns):
-    """A table with numbers, words, and cells that are missing."""
     random = np.random.default_rng(0)
     age = random.normal(50, 20, rows).round(1)
     found = {

@@ -82,7 +82,6 @@ def test_robust_z_is_the_distance_from_the_median_in_units_of_the_mad():
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
-    """A data set of which only the tables were read, and nothing was found."""
     folder: Path = make_prepared(tmp_path_factory.mktemp("plain") / "data")
     return replace(inspection.inspect_data(open_prepared(folder), read_images=False), files=None, leaks=[])
 

@@ -58,7 +58,6 @@ def write_faulty(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """One for each module."""
     return write_faulty(tmp_path_factory.mktemp("inspect") / "data")
 
 
@@ -96,7 +95,6 @@ def test_the_evidence_says_how_the_second_image_lies_on_the_first(alignment, sai
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What the tables of an easy data set tell."""
     return inspect_data(open_prepared(make_prepared(tmp_path_factory.mktemp("easy") / "data")), read_images=False)
 
 

@@ -23,32 +23,27 @@ from support.helpers import TINY, make_prepared
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """The rows of `metrics.jsonl`, one per epoch."""
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def finish(unfinished: Path, trained: Path) -> None:
-    """Complete an unfinished run with the files of the finished one."""
     for name in ("metrics.jsonl", "predictions.parquet"):
         shutil.copy(trained / name, unfinished)
 
 
 @pytest.fixture(scope="session")
 def easy(tmp_path_factory):
-    """Prepared data of easy images."""
     return make_prepared(tmp_path_factory.mktemp("easy") / "data")
 
 
 @pytest.fixture(scope="session")
 def trained(easy, tmp_path_factory):
-    """A real run of three epochs."""
     run = load_run(None, [*TINY, "method=dropout"], data=str(easy))
     return execute(run, tmp_path_factory.mktemp("tracking"), Resources("cpu"))
 
 
 @pytest.fixture
 def unfinished(trained, tmp_path):
-    """The same run as it was after its second epoch."""
     folder = tmp_path / "runs" / trained.name
     folder.mkdir(parents=True)
     shutil.copy(trained / "run.json", folder)
@@ -94,7 +89,6 @@ def folder(tmp_path, rows=()):
 
 
 def read_events(folder):
-    """Return TensorBoard's own reading of a folder: {tag: [(step, value)]}, and the settings."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     from tensorboard.plugins.hparams import metadata
 

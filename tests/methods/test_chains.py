@@ -141,7 +141,6 @@ def settings(name):
 
 
 def draws(name, network, x, y, likelihood, gradients=2000, **optimizer):
-    """Return the samples (S, P) of a method, as many as it keeps."""
     method = {**settings(name), "gradients": gradients, "samples": gradients}
     run = TrainingRun(method=method, optimizer=Optimizer(l2=L2, augment="none", **optimizer))
     batches = array_batches(x, y, 20, 0, torch.device("cpu"))

@@ -83,7 +83,6 @@ SAME = (
 
 
 def train(processes, prepared, out, words, program=("-m", "retinabench")):
-    """Start the command in several processes."""
     started = [
         subprocess.Popen(
             [sys.executable, *program, *command(prepared, out, words)], env={**os.environ, **place},
@@ -101,7 +100,6 @@ def command(prepared, out, words):
 
 
 def places(processes):
-    """Return the environment that torchrun would give each process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

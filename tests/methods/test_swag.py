@@ -56,7 +56,6 @@ def drawn(posterior, family):
 
 
 def moments(posterior, family):
-    """Return mean and covariance of one component by the formula, for each component."""
     half = posterior.deviations.transpose(1, 2) @ posterior.deviations / 3
     if family == "diagonal":
         return [(m, v.diag()) for m, v in zip(posterior.means, posterior.variances, strict=True)]

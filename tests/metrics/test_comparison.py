@@ -19,7 +19,6 @@ FAST = ("accuracy", "auroc", "nll", "referral_accuracy_area")
 
 
 def differences(*sides, **options):
-    """The differences in domain, as JSON holds them."""
     return compare(*sides, **options).to_dict()["sets"]["in_domain"]["scores"]
 
 

@@ -18,7 +18,6 @@ needs_compiler = pytest.mark.skipif(lacking, reason="needs Linux and a C compile
 
 
 def torture(*words):
-    """Run the driver in a process of its own."""
     paths = os.pathsep.join([str(Path(__file__).parents[2] / "tools"), os.environ.get("PYTHONPATH", "")])
     command, env = [sys.executable, "-m", "torture", *map(str, words)], {**os.environ, "PYTHONPATH": paths}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

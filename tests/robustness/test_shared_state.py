@@ -94,7 +94,6 @@ def of_torch(function, **options):
 
 
 def saved(predictions):
-    """Write predictions into a file of their own, and read it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "p.csv"
         rb.write_predictions(predictions, path)

@@ -12,7 +12,6 @@ import pytest
 
 
 def chromium() -> Iterator[object]:
-    """Start a browser, or skip with a reason where there is none."""
     api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next((found for name in names if (found := shutil.which(name))), None)

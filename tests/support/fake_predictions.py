@@ -39,7 +39,6 @@ def population(n_in_domain: int = 1000, n_shifted: int = 600, seed: int = 0) -> 
 def predictions(
     method: str = "MAP", seed: int = 0, people: dict[str, np.ndarray] | None = None, **metadata: object
 ) -> Predictions:
-    """Predictions of one imagined method and seed."""
     people = population() if people is None else people
     samples, members, noise, knows, sharp = METHODS[method]
     shared = np.random.default_rng(99)  # what makes an image hard is hard for every method

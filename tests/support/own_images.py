@@ -7,7 +7,6 @@ from support.kaggle_layout import drawn
 
 
 def write_own(root: Path, lines: Iterable[str], names=("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/3.png")) -> Path:
-    """Write the images and `ours.csv`; return the folder."""
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(drawn(name, 3))
@@ -16,6 +15,5 @@ def write_own(root: Path, lines: Iterable[str], names=("a/1.jpg", "a/2.jpg", "b/
 
 
 def prepare_own(source: Path, out: Path) -> list[str]:
-    """Return the command line that prepares them."""
     options = ["--source", str(source), "--out", str(out), "--size", "16", "--workers", "1", "-q"]
     return ["prepare", "folder", *options]

@@ -38,7 +38,6 @@ class Serial:
 
 
 def train(job: Job) -> Outcome:
-    """Really train a run."""
     began = time.perf_counter()
     try:
         folder = execute(job.run, job.out, Resources("cpu"))
@@ -75,7 +74,6 @@ def small_space() -> Space:
 
 
 def again(data, out, engine=None, trials=8, **options):
-    """Search once more; return the ranking and the engine."""
     engine = engine or Serial(pretend)
     base = options.pop("base", None) or base_run(data)
     space = options.pop("space", None) or small_space()

@@ -26,7 +26,6 @@ def tiny(root: Path, data: Path, **changes: object) -> dict[str, object]:
 
 
 def study(root: Path, data: Path, **changes: object) -> Study:
-    """The same as a `Study`."""
     return Study(**tiny(root, data, **changes))
 
 
@@ -38,7 +37,6 @@ class Serial:
     broken: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """Yield the outcome of every job."""
         for job in jobs:
             self.computed.append(job)
             state = self.broken.get((job.run.method.name, job.run.seed))
@@ -60,7 +58,6 @@ config = "demo/map"
 
 
 def written(tmp_path, text):
-    """Write the text of a study into a file, and return its path."""
     file = tmp_path / "study.toml"
     file.write_text(text)
     return file

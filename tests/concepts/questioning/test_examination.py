@@ -189,7 +189,6 @@ ALL = [name for name in STRATEGIES if name != "claims"]
 
 
 def asked_by(bank, strategy, seed=0, **options):
-    """Questions (sample, concept) in order."""
     answers, seen = make_answers(bank), []
 
     def ask(sample, concept):

@@ -116,7 +116,6 @@ def test_before_the_first_answer_claims_may_be_stated_anew(tmp_path):
 
 
 def as_version_1(path, **changes):
-    """Rewrite a transcript as version 1 wrote it."""
     header, *lines = (unsealed(line) for line in path.read_bytes().splitlines())
     header |= {"schema": "retinabench.transcript/1", **changes}
     unchained = [{name: value for name, value in line.items() if name != "previous"} for line in lines]

@@ -22,7 +22,6 @@ def html(found):
 
 
 def page_of(bank, **options):
-    """The page of an examination without goals."""
     return render(ExaminationReport(examine(bank, examinee(bank), **options)))
 
 

@@ -17,7 +17,6 @@ from support.array_files import write_cifar, write_medmnist
 
 @pytest.fixture
 def published(tmp_path, monkeypatch):
-    """The arrays of a file under its published name, with a sum to match."""
     arrays = write_medmnist(tmp_path / "retinamnist_64.npz", 5, side=64)
     digest = hashlib.md5((tmp_path / "retinamnist_64.npz").read_bytes()).hexdigest()
     monkeypatch.setitem(medmnist.MD5, 64, digest)

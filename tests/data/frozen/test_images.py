@@ -44,7 +44,6 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def small(made, monkeypatch):
-    """A frozen benchmark of these images."""
     benchmark = frozen_benchmark(NAME).model_copy(
         update={"name": "small", "draw": definition.DrawingSettings(images=32, size=16, seed=3), "images": len(made)}
     )

@@ -119,8 +119,6 @@ def test_what_are_no_images_is_named(model, images, says):
 
 
 def changed(change):
-    """Return the damage that changes what `model.json` says."""
-
     def damage(folder):
         about = json.loads((folder / "model.json").read_text())
         change(about)

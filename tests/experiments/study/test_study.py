@@ -75,7 +75,6 @@ def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
 
 
 def again(root, definition, out=None):
-    """Compute a study once more; return what was computed and the summary."""
     engine, out = Serial(), out or root / "out"
     chosen = compute(definition, out, engine)
     entries = label_predictions(definition, out, chosen)
@@ -236,7 +235,6 @@ KILLS = [("before", 1), ("torn", 9), ("after", 20)]
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """All results by path: the runs' and the labelled predictions, the choices, the summary."""
     names = ("**/*.parquet", "**/choices.json", "summary.*", "study.json")
     files = [file for name in names for file in out.glob(name)]
     return {str(file.relative_to(out)): file.read_bytes() for file in files}

@@ -27,7 +27,6 @@ SINGLE = "variational"  # has one run
 
 @pytest.fixture(scope="session")
 def runs() -> list[Predictions]:
-    """The predictions behind `corrected` and `published`."""
     country, severity = population(120, 80), severity_people(120, 40)
     runs = []
     for method in ("MAP", "deep ensemble of 3", "MC dropout"):
@@ -44,13 +43,11 @@ def runs() -> list[Predictions]:
 
 @pytest.fixture(scope="session")
 def corrected(runs, tmp_path_factory) -> Written:
-    """Tables and figures by the corrected rules."""
     return _written(runs, tmp_path_factory.mktemp("corrected"), "corrected")
 
 
 @pytest.fixture(scope="session")
 def published(runs, tmp_path_factory) -> Written:
-    """Tables and figures by the published rules."""
     return _written(runs, tmp_path_factory.mktemp("published"), "published")
 
 

@@ -41,7 +41,6 @@ def clinic(tmp_path_factory, browser):
 
 @pytest.fixture
 def opened(browser, report):
-    """The report on a desktop, with the errors of its script."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.errors = []
     page.on("pageerror", lambda error: page.errors.append(str(error)))
