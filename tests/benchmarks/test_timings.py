@@ -17,7 +17,6 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import gpu_hmc
 import gpu_methods
 import memory
-import toolkit
 
 from retinabench.experiments.config import load_run
 
@@ -43,11 +42,6 @@ def test_the_work_of_a_resnet_50_is_the_known_one():
     # 4.09 G multiply-adds at 224 px with 1000 classes (He et al. 2015 count 3.8 for the first version).
     run = load_run(None, ["model.name=resnet50"], data="none")
     assert gpu_methods.forward_work(run, 224) == pytest.approx(2 * 4.09e9, rel=0.01)
-
-
-def test_a_ratio_is_the_median_over_rounds():
-    times = iter([1.0, 2.0, 1.0, 3.0, 1.0, 10.0])
-    assert toolkit.ratio(lambda: next(times), lambda: next(times), 3)[:2] == (3.0, 7.0)
 
 
 @pytest.mark.slow

@@ -134,13 +134,10 @@ def test_a_location_is_a_module_an_attribute_or_a_file(tmp_path):
     assert "bad" not in sys.modules
 
 
-def test_the_seed_of_a_stream_is_the_stated_hash():
+def test_the_seed_of_a_stream_is_the_stated_hash_and_streams_depend_on_it_and_the_name_alone():
     digest = hashlib.sha256(b"7/order/3").digest()
     assert derive(7, "order", 3) == int.from_bytes(digest[:8], "big") // 2
     assert 0 <= derive(7, "order", 3) < 2**63
-
-
-def test_streams_depend_on_seed_and_name_alone():
     draws = [numpy_generator(0, "a").random(3)]
     np.random.default_rng().random()
     draws += [numpy_generator(*name).random(3) for name in ((0, "a"), (1, "a"), (0, "b"), (0, "a", 1))]

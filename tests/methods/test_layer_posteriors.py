@@ -110,13 +110,10 @@ def test_the_released_weight_is_linear_over_200_epochs_and_ends_at_0_45():
     assert kl_weight(137 * 250, 137, 300, "linear_released") == 1
 
 
-def test_linear_reaches_one_half_way_and_stays():
+def test_linear_reaches_one_half_way_and_stays_and_cyclical_rises_four_times():
     got = weights("linear", steps=10, epochs=4)
     assert got[:3] == pytest.approx([0.05, 0.10, 0.15])
     assert got[19:] == [1.0] * 21
-
-
-def test_cyclical_rises_four_times():
     got = weights("cyclical", steps=10, epochs=8)
     assert got[:20] == got[20:40] == got[40:60] == got[60:]
     assert got[:20] == pytest.approx([min(1, k / 10) for k in range(1, 21)])

@@ -17,16 +17,13 @@ FILE = rb.Predictions(list("fedcba"), [0, 1, 1, 0, 1, 0], PROB, patient_id=list(
 HOSPITAL, EXPERT, NOTHING = "refer to hospital", "expert reads", "no referral"
 
 
-def test_the_most_uncertain_comes_first_and_ties_by_id():
+def test_the_csv_has_one_row_per_image_the_most_uncertain_first_and_ties_by_id():
     found = referral_list(FILE, share=0.4)
     assert found.images.image_id.tolist() == ["e", "b", "c", "d", "f"]
     assert found.read.tolist() == [True, True, False, False, False]
     assert found.actions.tolist() == [EXPERT, EXPERT, NOTHING, HOSPITAL, NOTHING]
     equal = "1 of 2 equally uncertain images are read: those whose ids come first"
     assert found.notes == (equal, "the expert reads 2 of 5 images")
-
-
-def test_the_csv_has_one_row_per_image():
     rows = list(csv.DictReader(io.StringIO(referral_list(FILE, share=0.2).to_csv().decode())))
     assert tuple(rows[0]) == COLUMNS
     assert [row["rank"] for row in rows] == list("12345")

@@ -23,15 +23,12 @@ def mean_and_total(weight, value=VALUE):
     return np.stack([total / weight.sum(axis=1), total], axis=1)
 
 
-def test_weights_are_multiplicities_of_patients():
+def test_weights_are_multiplicities_of_patients_and_depend_on_seed_and_replicate_only():
     codes, clusters = cluster_codes(PATIENT)
     weight = bootstrap.replicate_weight(codes, clusters, 3, 5)
     first = np.unique(codes, return_index=True)[1]
     assert weight[first].sum() == clusters
     assert (weight == weight[first][codes]).all()
-
-
-def test_draws_depend_on_seed_and_replicate_only():
     draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=40, seed=7)
     assert np.array_equal(draws[:11], cluster_bootstrap(mean_and_total, PATIENT, replicates=11, seed=7))
     assert not np.array_equal(draws, cluster_bootstrap(mean_and_total, PATIENT, replicates=40, seed=8))

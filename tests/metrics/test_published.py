@@ -230,14 +230,11 @@ def test_every_set_by_the_functions_of_the_released_code():
     assert set(found["balanced"].scores) == {f"referral_{m}_area" for m in published.METRICS}
 
 
-def test_one_class_has_no_auroc_and_says_so():
+def test_one_class_has_no_auroc_and_aptos_is_rebalanced():
     p = Predictions(["a", "b"], [0, 0], [0.1, 0.2])
     entry = score_sets(p, np.array([0.1, 0.2]), 0)["in_domain"].auroc
     assert np.isnan(entry.value)
     assert entry.to_dict() == {"value": None, "low": None, "high": None, "version": 1, "why": "one class only"}
-
-
-def test_rebalanced_aptos():
     z = golden("aptos_rebalanced")
     rows = rebalanced_rows(z["in_diagnosis"], 99, size=1000)
     assert len(rows) == 997

@@ -210,14 +210,11 @@ def test_the_expected_area_does_not_depend_on_the_number_of_images():
     assert len(small) > 380
 
 
-def test_one_class_has_no_auroc_and_says_why():
+def test_one_class_has_no_auroc_and_a_curve_says_where_a_class_runs_out():
     curve = referral_curve([1, 1, 1], [0.2, 0.7, 0.9], [0.3, 0.2, 0.1], "auroc")
     assert np.isnan(curve.value).all()
     assert np.isnan(curve.area)
     assert "3 positive and 0 negative" in curve.why
-
-
-def test_a_curve_says_where_a_class_runs_out():
     curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "auroc")
     assert np.isnan(curve.value[1:]).all()
     assert "both classes where 50 % are referred" in curve.why

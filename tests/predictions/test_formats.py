@@ -205,12 +205,9 @@ WRONG = {
 }  # fmt: skip
 
 
-def test_a_word_after_many_rows_is_found(folder):
+def test_a_word_or_a_broken_line_after_many_rows_is_found(folder):
     rows = "".join(f"i{k},{k % 2},0.5\n" for k in range(120_000))
     refused(folder, f"image_id,label,prob\n{rows}z,1,oops\n".encode(), "row 120001, column 'prob': is 'oops'")
-
-
-def test_a_broken_line_after_many_rows_is_found(folder):
     rows = "".join(f"i{k},{k % 2},0.5\n" for k in range(120_000))
     refused(folder, f"image_id,label,prob\n{rows}z,1\n".encode(), "row 120001: has 2 columns")
 

@@ -91,14 +91,11 @@ def test_softmax_sums_the_referable_classes():
     assert rb.Predictions.from_softmax(five, IDS, LABEL, grades=True).grade is None
 
 
-def test_samples_of_softmax():
+def test_samples_of_softmax_and_printed_digits_that_are_divided_by_their_sum():
     logits = RNG.normal(0, 2, (N, 7, 5))
     found = rb.Predictions.from_softmax(reference(logits, axis=2), IDS, LABEL)
     np.testing.assert_allclose(found.probs, reference(logits, axis=2)[..., 2:].sum(axis=2), rtol=1e-13)
     np.testing.assert_allclose(found.grade_prob, reference(logits, axis=2).mean(axis=1), rtol=1e-13)
-
-
-def test_printed_digits_are_divided_by_their_sum():
     five = reference(LOGITS, axis=1).round(2)
     found = rb.Predictions.from_softmax(five, IDS, LABEL)
     np.testing.assert_allclose(found.prob, five[:, 2:].sum(axis=1) / five.sum(axis=1), rtol=1e-14)

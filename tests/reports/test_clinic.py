@@ -61,16 +61,13 @@ def cells(table):
     return {row.label: [cell.content for cell in row.cells] for block in table.blocks for row in block.rows}
 
 
-def test_sensitivity_and_specificity_of_the_model_alone(screening):
+def test_the_model_alone_is_counted_by_images_patients_and_cases(screening):
     report, answer = screening
     found = cells(rates_table(answer, report))["Model alone, per image"]
     assert [found[0].value, found[1].value] == pytest.approx([30 / 40, 144 / 160])
     assert found[2] == "not met"
     per_patient = cells(rates_table(answer, report))["Model alone, per patient (any eye)"]
     assert [per_patient[0].value, per_patient[1].value] == pytest.approx([15 / 20, 72 / 80])
-
-
-def test_images_patients_and_cases_are_counted(screening):
     assert cells(counts_table([screening[1]]))["In-domain"] == ["200", "100", "40 (20 %)", "40", "0"]
     plain = answer_sets(rb.clinic(rb.Predictions(["a", "b"], [0, 1], [0.2, 0.7])))
     assert cells(counts_table(plain))["In-domain"] == ["2", "not given", "1 (50 %)", "no grades", "0"]

@@ -250,15 +250,12 @@ def test_errors_where_the_mixture_is_thinned(K, monkeypatch):
     assert simulated_errors(300, 0.85, K, 100, seed=K) <= 0.05 + 2 * 0.022
 
 
-def test_what_is_certain_needs_no_question():
+def test_what_is_certain_needs_no_question_and_a_share_means_what_it_says():
     assert claim(20, 0.0).decided == "holds"
     assert claim(20, 1.0, at_least=False).decided == "holds"
     assert claim(20, 1.0).decided == "undecided"
     assert tell(claim(20, 1.0), [1, 0])[-1] == "fails"  # one wrong answer refutes "all are right"
     assert tell(claim(3, 1.0), [1, 1, 1])[-1] == "holds"
-
-
-def test_a_share_means_what_it_says():
     one = claim(20, 0.85)  # 17 of 20, though 0.85 * 20 is 17.000000000000004 or 16.99… in floats
     assert tell(one, [1] * 17)[-1] == "holds"
     assert tell(claim(20, 0.85, confidence=0.9999999), [1] * 17)[-1] == "holds"

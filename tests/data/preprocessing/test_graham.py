@@ -69,14 +69,11 @@ def test_a_noisy_or_lightened_surround_is_no_retina(gamma, noise, x, y, radius):
     assert field_box(np.asarray(image)) == pytest.approx(expected, abs=0.2 * radius)
 
 
-def test_a_straight_border_is_no_circle():
+def test_a_straight_border_is_no_circle_and_without_a_border_the_disc_is_the_lit_box():
     half = np.zeros((60, 60, 3), np.uint8)
     half[:, 30:] = 200
     assert field_circle(Image.fromarray(half)) == pytest.approx((45, 30, 30), abs=1)
     assert field_box(half) == (30, 0, 60, 60)
-
-
-def test_without_a_border_the_disc_is_the_lit_box():
     inside = photograph(2000, 2000, 1000, 1000, 900).crop((700, 800, 1300, 1200))
     assert field_circle(inside) == pytest.approx((300, 200, 300), abs=1)
     assert field_circle(Image.new("RGB", (600, 400))) == pytest.approx((300, 200, 300), abs=1)

@@ -149,16 +149,13 @@ def sites(rng, count, patients, mean, spread):
     return [clustered_proportion(one, np.ones(patients), np.arange(patients)) for one in drawn], new
 
 
-def test_many_large_sites_tell_mean_and_spread():
+def test_many_large_sites_tell_mean_and_spread_and_equal_ones_have_nearly_none():
     found = new_site(sites(np.random.default_rng(1), 60, 4000, 0.8, 0.4)[0])
     assert found.sites == 60
     assert found.mean.value == pytest.approx(0.8, abs=0.02)
     assert found.tau == pytest.approx(0.4, abs=0.1)  # the sites' own std is .35
     assert found.new_site.low == pytest.approx(expit(logit(0.8) - 1.96 * 0.4), abs=0.05)
     assert found.new_site.high == pytest.approx(expit(logit(0.8) + 1.96 * 0.4), abs=0.05)
-
-
-def test_equal_large_sites_have_nearly_no_spread():
     found = new_site([Interval(0.9, 0.895, 0.905)] * 8)
     assert found.tau < 0.1
     assert found.new_site.low < found.mean.low < 0.9 < found.mean.high < found.new_site.high

@@ -44,14 +44,11 @@ def test_with_equal_readers_the_variance_is_that_of_the_patients():
     assert error == pytest.approx(np.sqrt(right.var(ddof=1) / 6), rel=1e-4)
 
 
-def test_images_that_a_reader_left_out_count_for_nobody():
+def test_images_that_a_reader_left_out_count_for_nobody_and_a_call_is_0_or_1():
     rng = np.random.default_rng(3)
     part, _ = study(rng, columns={"reader_z": np.where(np.arange(300) < 40, np.nan, 1.0)})
     found = beside_readers(part, part.prob > 0.5, np.arange(300))["sensitivity"]
     assert (found.images, found.readers["z"].value) == (260, 1.0)
-
-
-def test_a_call_is_0_or_1():
     part = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.9], subgroups={"reader_a": [0.0, 1.0], "reader_b": [0.0, 3.0]})
     with pytest.raises(InputError, match=r"'3\.0' of image 'b' is not a call of a reader"):
         beside_readers(part, part.prob > 0.5, np.arange(2))

@@ -78,15 +78,12 @@ def test_a_weak_calibrated_model_has_informative_probabilities():
     assert kinds.count("informative") >= 15
 
 
-def test_always_positive_and_one_class():
+def test_always_positive_one_class_and_no_evidence_show_nothing():
     label, prob = [0, 0, 0, 1], [0.7, 0.6, 0.8, 0.9]
     assert judged(rb.score(rb.Predictions(["a", "b", "c", "d"], label, prob), bootstrap=0)) == "always positive"
     found = rb.score(rb.Predictions(["a", "b"], [0, 0], [0.1, 0.2]), bootstrap=0)
     assert judged(found) == "one class"
     assert found["in_domain"].baseline.corrected is None
-
-
-def test_without_evidence_nothing_is_shown():
     nothing = Interval(0.8, 0.7, 0.9)
     kind = judge(
         sensitivity=nothing, specificity=nothing, auroc=nothing, net_benefit_gain=Interval(0.01, -0.02, 0.04),

@@ -110,16 +110,13 @@ def test_the_choice_by_brute_force(cases, target, value):
         assert choice.referral_rate == pytest.approx(np.mean(seen.uncertainty > choice.threshold), abs=1e-15)
 
 
-def test_several_goals_at_once():
+def test_several_goals_at_once_and_everything_referred_is_undefined_and_not_zero():
     seen = images([0, 1, 1, 0], [0, 1, 0, 0], [0.1, 0.2, 0.3, 0.4])
     assert choose_threshold(seen, [Goal("accuracy", 1), Goal("sensitivity", 1)]).threshold == 0.2
     assert choose_threshold(seen, [Goal("accuracy", 0.5), Goal("workload", 0.5)]).threshold == 0.4
     both = [Goal("accuracy", 1), Goal("workload", 0.25)]
     assert choose_threshold(seen, both).why == "no threshold reaches all goals at once"
     assert "the best value is 1.000" in choose_threshold(images([1], [0], [0.1]), [Goal("selective_risk", 0.5)]).why
-
-
-def test_everything_referred_is_undefined_and_not_zero():
     found = realised(images([0, 1], [0, 1], [1.0, 2.0]), 0.5).to_dict()
     assert found["referral_rate"]["value"] == 1
     assert found["selective_risk"]["value"] is None

@@ -25,13 +25,10 @@ def palettes() -> list[dict[str, str]]:
     return [dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in blocks[:2]]
 
 
-def test_light_and_dark_are_readable():
+def test_light_and_dark_are_readable_and_the_style_sheet_has_these_colours():
     for palette in palettes():
         for name in ("ink", "muted", "good", "bad", "pass", *(f"c{i}" for i in range(len(HUES)))):
             assert contrast(palette[name], palette["paper"]) >= 4.5, (name, palette[name])
-
-
-def test_the_style_sheet_has_the_colours_of_the_figures():
     light = palettes()[0]
     assert [light[f"c{i}"] for i in range(len(HUES))] == list(HUES)
     assert (light["ink"], light["muted"], light["paper"]) == (INK, MUTED, PAPER)
