@@ -48,7 +48,6 @@ DRAWING = ("numpy", "scipy")  # what a pixel depends on
 
 
 def freeze(name: str, data: Path, sums: Path | None) -> None:
-    """Write the hashes of a prepared folder, or of the published files, into a definition."""
     file = HERE / f"{name}.toml"
     benchmark, prepared = FrozenBenchmark(**tomllib.loads(file.read_text("utf-8"))), open_prepared(data)
     records, hashes = prepared.records, image_hashes(benchmark, prepared)
@@ -93,7 +92,6 @@ def study_of(benchmark: FrozenBenchmark, data: list[str]) -> Study:
 
 
 def collect(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
-    """Write the predictions of the finished runs of a study into the package."""
     study, baselines = study_of(benchmark, data), []
     tasks, every = open_tasks(study, out), cells(study, out)
     for cell in every:

@@ -19,18 +19,11 @@ from scipy.special import expit, logit, ndtr
 from toolkit import parse
 
 import retinabench as rb
+from retinabench.metrics import grades as module
 from retinabench.metrics.clinical.groups import RATES, Subgroups, new_site, subgroups_of
 from retinabench.metrics.clinical.screening import ScreeningReport, SetScreening
 from retinabench.metrics.decisions import referral_uncertainty
-from retinabench.metrics.grades import (
-    GRADE_SCORES,
-    Graded,
-    GradedCases,
-    GradeScores,
-    entering_mass,
-    grade_scores,
-    sets_within,
-)
+from retinabench.metrics.grades import GRADE_SCORES, Graded, GradedCases, GradeScores, grade_scores, sets_within
 from retinabench.metrics.planning import Aims, Assumptions, Clusters, plan_study
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.smooth_calibration import smooth_calibration
@@ -107,7 +100,7 @@ class Whole:
     def graded(self) -> tuple[Graded, Floats]:
         images = Graded.of(self.people)
         assert images is not None
-        return images, entering_mass(images.prob)
+        return images, module.entering_mass(images.prob)
 
     @cached_property
     def grades(self) -> dict[str, float]:

@@ -56,7 +56,6 @@ def draw(rng: np.random.Generator, patients: int, kind: str, per: Per, mean: flo
 def draw_with_prob(
     rng: np.random.Generator, patients: int, kind: str, per: Per, mean: float
 ) -> tuple[ReferralCases, NDArray[np.float64]]:
-    """Return the images of some patients, and their probabilities with three decimals."""
     disease = rng.normal(mean, 1.2, patients)
     many = np.where(disease > 0, 4, 1) if kind == "1 or 4" else np.full(patients, 2)
     patient = np.repeat(np.arange(patients), many)
@@ -199,8 +198,6 @@ REAL_CELLS: list[tuple[str, str, str]] = [
 
 
 def real_cells(path: Path, sizes: list[int]) -> Iterator[Cell]:
-    """Studies drawn from a table of patients, whose own values are the truth."""
-
     def view(part: rb.Predictions, per: str) -> ReferralCases:
         return ReferralCases.of(part) if per == "image" else ReferralCases.of(rb.by_patient(part), "own")
 
@@ -292,16 +289,7 @@ def adversarial(studies: int) -> None:
 
 
 def _adversary(
-    name: str,
-    patients: int,
-    edges: NDArray[np.float64],
-    risks: NDArray[np.float64],
-    studies: int,
-    *,
-    ties: bool = False,
-    sizes: tuple[tuple[int, ...], tuple[float, ...]] = ((1,), (1.0,)),
-    per: Per = "image",
-    same: bool = False,
+    name, patients, edges, risks, studies, *, ties=False, sizes=((1,), (1.0,)), per: Per = "image", same=False
 ) -> None:
     """Print how many certificates are wrong where the retained below each of (K,) uncertainties have (K,) risks."""
     places, errors = np.append(0, edges), np.append(0, risks * edges)

@@ -157,7 +157,6 @@ def truth(setting: str, table: Path | None) -> dict[str, dict[str, float]]:
 
 
 def ends_of(predictions: rb.Predictions, number: int) -> dict[str, dict[str, Any]]:
-    """Set -> score -> the ends of its interval."""
     specs = [SCORES[name] for name in ON_REQUEST]
     scored, draws = score_and_replicates(predictions, ScoreSettings(bootstrap=REPLICATES, seed=number), specs)
     wholes = {images.name: images.whole for images in image_sets(predictions, referral_uncertainty(predictions)[0])}

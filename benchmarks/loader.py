@@ -44,7 +44,6 @@ class ImageFiles(Dataset):
 
 
 def write_both(folder: Path, size: int, images: int):
-    """Draw at least `images` images as shards and as JPEG files; return the data set and the files."""
     data = prepare("synthetic", folder / "drawn", recipe=Recipe(size=size), images=images)
     files = [folder / f"{k:05d}.jpeg" for k in range(images)]
     for image, file in zip(data.images(np.arange(images)), files, strict=True):

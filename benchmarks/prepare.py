@@ -23,7 +23,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 from PIL import Image
-from toolkit import parse
+from toolkit import parse, seconds
 
 from retinabench.data.preprocessing.graham import square_box, working_side
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
@@ -87,15 +87,11 @@ def drawn():
     return sink.getvalue()
 
 
-def seconds(contestant, images, size):
-    begin = time.process_time()
-    for data in images:
-        contestant(data, size)
-    return (time.process_time() - begin) / len(images)
+def each(contestant, images, size):
+    return seconds(lambda: [contestant(data, size) for data in images], time.process_time) / len(images)
 
 
 def peak(name, paths, size, side):
-    """Peak memory in MB of a fresh process that runs one contestant."""
     arguments = [sys.executable, __file__, *paths, "--size", str(size), "--peak", name, "--side", str(side)]
     return float(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
 
@@ -107,25 +103,25 @@ def main():
     if chosen.side:
         images = [small(data, chosen.side) for data in images]
     if chosen.peak:
-        seconds(CONTESTANTS[chosen.peak], images, chosen.size)
+        each(CONTESTANTS[chosen.peak], images, chosen.size)
         # Not `ru_maxrss`, which a process inherits from the one that starts it.
         status = Path("/proc/self/status").read_text()
         print(int(status.partition("VmHWM:")[2].split()[0]) / 1024)
         return
     rounds = []
     for number in range(chosen.rounds + 1):
-        took = {name: seconds(contestant, images, chosen.size) for name, contestant in CONTESTANTS.items()}
+        took = {name: each(contestant, images, chosen.size) for name, contestant in CONTESTANTS.items()}
         rounds += [took] if number else []  # the first warms the caches up
     print(f"{len(images)} images, to {chosen.size} px, {chosen.rounds} rounds, one core")
     print(f"{'':28s}  images/s  x OpenCV  x reduced  x decoding  peak MB  EyePACS, 1 core")
     for name in CONTESTANTS:
-        each = statistics.median(took[name] for took in rounds)
+        middle = statistics.median(took[name] for took in rounds)
         faster = statistics.median(took["OpenCV, as released"] / took[name] for took in rounds)
         reduced = statistics.median(took["OpenCV, reduced decoding"] / took[name] for took in rounds)
         slower = statistics.median(took[name] / took["decoding alone, reduced"] for took in rounds)
         memory = peak(name, chosen.images, chosen.size, chosen.side)
-        hours = EYEPACS * each / 3600
-        print(f"{name:28s}{1 / each:10.1f}{faster:10.2f}{reduced:11.2f}{slower:12.2f}{memory:9.0f}{hours:15.2f} h")
+        hours = EYEPACS * middle / 3600
+        print(f"{name:28s}{1 / middle:10.1f}{faster:10.2f}{reduced:11.2f}{slower:12.2f}{memory:9.0f}{hours:15.2f} h")
     full = "at 512 px of full files 2 x OpenCV, at most 2 x decoding"
     print(f"required of graham, corrected: at least 1 x both of OpenCV; {full}")
 

@@ -141,7 +141,6 @@ class Cell:
 
 
 def cells(split: NDArray[np.str_]) -> list[Cell]:
-    """Return all cells in the order of the arrays of predictions; `split` is that of each image (N,)."""
     test, others = np.flatnonzero(split == "test"), np.flatnonzero(split != "test")
     found = [Cell("", 0, "all", np.arange(len(split)))]
     found += [Cell(kind, EVERYWHERE, "train", others) for kind in KINDS]
@@ -285,7 +284,6 @@ def compute_views(networks: Networks, order: Order, read: Callable[[Cell], NDArr
 
 
 def division_of(number: int) -> int:
-    """Return the division of the patients of a cross-validation; it does not depend on how many seeds are asked for."""
     return number % REPEATS
 
 
@@ -367,7 +365,6 @@ def standardised(values: NDArray[np.generic], folder: Path) -> Tensor:
 
 
 def heads(out: Path, options: argparse.Namespace) -> None:
-    """Compute the features and the heads of all methods, then the views of MAP."""
     prepare("idrid", out / "data", recipe=Recipe(options.size or SIZE), source=options.source, workers=1)
     data, extract = open_prepared(out / "data"), Extractor(TRUNK, CPU)
 
@@ -390,7 +387,6 @@ def heads(out: Path, options: argparse.Namespace) -> None:
 
 
 def search(out: Path, options: argparse.Namespace) -> None:
-    """Print the scores of all points of `GRIDS` on the training images."""
     task = load_task(str(out / "data"), "in_domain")
     training = np.flatnonzero(task.records.split != "test")
     none = np.empty(0, np.intp)

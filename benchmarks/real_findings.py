@@ -324,20 +324,13 @@ def against_map(study: Study, name: str) -> Rows:
 
 def by_kind(study: Study, method: str = "MAP") -> Rows:
     lines = [["damage", *(f"AUROC at {s}" for s in STRENGTHS), *(f"failure AUROC at {s}" for s in (1, 3, 5))]]
-    for k, kind in enumerate(KINDS):
-
-        def mean(strength: int, score: str, k: int = k) -> float:
-            part = study.found[method][f"strength {strength}"][:, k, list(NAMES).index(score), 0]
-            return float(part.mean())
-
-        shown = [("auroc", s) for s in STRENGTHS] + [("failure_auroc", s) for s in (1, 3, 5)]
-        values = [f"{mean(s, score):.3f}" for score, s in shown]
-        lines.append([kind, *values])
+    shown = [("auroc", s) for s in STRENGTHS] + [("failure_auroc", s) for s in (1, 3, 5)]
+    parts = [study.found[method][f"strength {s}"][:, :, list(NAMES).index(score), 0].mean(axis=0) for score, s in shown]
+    lines += [[kind, *(f"{part[k]:.3f}" for part in parts)] for k, kind in enumerate(KINDS)]
     return lines
 
 
 def figure(study: Study, path: Path) -> None:
-    """Scores of some methods by strength of the damage: heads on the frozen trunk above, fine-tuned networks below."""
     drawing, axes = canvas(720, 470, 2, 3)
     for row, suffix in zip(axes, ("", ", fine-tuned"), strict=True):
         for axis, score in zip(row, SHOWN, strict=True):

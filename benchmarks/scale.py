@@ -83,7 +83,6 @@ def table(rows: int) -> pa.Table:
 
 
 def large(folder: Path, shrink: int) -> Commands:
-    """5,000,000 rows as CSV and Parquet."""
     rows = table(ROWS // shrink)
     pa.csv.write_csv(rows, folder / "t.csv")
     pa.parquet.write_table(rows, folder / "t.parquet")
@@ -96,7 +95,6 @@ def large(folder: Path, shrink: int) -> Commands:
 
 
 def samples(folder: Path, shrink: int) -> Commands:
-    """100 posterior samples of 42,670 images."""
     random, n = np.random.default_rng(0), 42_670 // shrink
     label = (random.random(n) < 0.2).astype(np.int8)
     probs = 1 / (1 + np.exp(-random.normal(2.0 * label[:, None] - 1, 1, (n, 100))))
@@ -131,7 +129,6 @@ def report(folder: Path, shrink: int) -> Commands:
 
 
 def bank(folder: Path, shrink: int) -> Commands:
-    """A bank of 50,000,000 answers: 5,000,000 images by 10 concepts."""
     return [_examined(folder, ROWS // shrink, 10, 200)]
 
 

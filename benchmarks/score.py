@@ -11,11 +11,12 @@ stratified sample of counts, and said to be; the values at the sampled counts ar
 
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 from threadpoolctl import threadpool_limits
-from toolkit import parse
+from toolkit import parse, seconds
 
 from retinabench.metrics.bootstrap import BLOCK, cluster_codes, keep_memory, replicate_weight
 from retinabench.metrics.decisions import decompose, referral_uncertainty
@@ -71,8 +72,8 @@ def engine(images: int, replicates: int) -> None:
     for name in ("total", "epistemic"):
         uncertainty, _ = referral_uncertainty(predictions, name)
         with threadpool_limits(1, user_api="blas"):
-            seconds = sum(in_turn(one, replicates) for one in image_sets(predictions, uncertainty))
-        took = f"1,000 replicates in {1000 * seconds:.1f} processor seconds"
+            each = sum(in_turn(one, replicates) for one in image_sets(predictions, uncertainty))
+        took = f"1,000 replicates in {1000 * each:.1f} processor seconds"
         print(f"referral by {name}, {images} images in four sets: {took}")
 
 
@@ -82,13 +83,7 @@ def in_turn(one: ImageSet, replicates: int) -> float:
     evaluator, length = SetEvaluator(one, one.scores), max(1, BLOCK // len(one))
     evaluator(weights[:1])  # indexes are made once
     blocks = [weights[first : first + length] for first in range(0, replicates, length)]
-    return float(np.median([processor(evaluator, block)[0] / len(block) for block in blocks]))
-
-
-def processor(f, *given, **options):
-    start = time.process_time()
-    out = f(*given, **options)
-    return time.process_time() - start, out
+    return float(np.median([seconds(partial(evaluator, block), time.process_time) / len(block) for block in blocks]))
 
 
 def main() -> None:
@@ -108,12 +103,12 @@ def curves(images: int, replicates: int) -> None:
         print(f"\nreferral by {name}: {len(np.unique(u))} distinct values")
         together = 0.0
         for metric in ("accuracy", "nll", "auroc", "auprc"):
-            seconds, curve = timed(lambda u=u, m=metric: referral_curve(y, p, u, m))
-            together += seconds
-            line = f"  {metric:9s} at {len(curve.value)} counts {seconds:8.3f} s"
+            best, curve = timed(lambda u=u, m=metric: referral_curve(y, p, u, m))
+            together += best
+            line = f"  {metric:9s} at {len(curve.value)} counts {best:8.3f} s"
             if metric in ("auroc", "auprc"):
                 loop, worst = sklearn_loop(metric, y, p, u, curve.value)
-                line += f"   scikit-learn's loop {loop:7.1f} s (from 60 counts)   ratio {loop / seconds:7.0f}"
+                line += f"   scikit-learn's loop {loop:7.1f} s (from 60 counts)   ratio {loop / best:7.0f}"
                 line += f"   largest difference {worst:.1e}"
             print(line)
         print(f"  all four  {together:28.3f} s")

@@ -37,7 +37,6 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None, **defaults: A
 
 
 def kept_lines(path: Path) -> list[Any]:
-    """The lines of a file of JSON; none where there is no file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 

@@ -18,7 +18,6 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the generated pages to those of `docs/`."""
     from mkdocs.structure.files import File
 
     for name, entries in ENTRIES.items():
@@ -60,7 +59,6 @@ def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
 
 
 def commands() -> str:
-    """Return the page of the commands: what each does, an example, arguments and options."""
     from retinabench.cli.fidelity import VERBS
     from retinabench.cli.main import GROUPS, verbs_of
 

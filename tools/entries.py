@@ -59,7 +59,6 @@ FORMULAS = {
 
 
 def formulas() -> str:
-    """Return the page of the formulas: docstrings of modules, classes and functions."""
     lead = "Definitions, formulas, assumptions, proofs and sources, as the modules state them that compute with them."
     parts = ["# Formulas and definitions", lead]
     for title, location in FORMULAS.items():
@@ -88,7 +87,6 @@ def card_of(method: Any) -> str:
 
 
 def scores() -> str:
-    """Return tables of the scores that are given and of those on request, and the sources of all."""
     parts = []
     head = ["name", "score", "formula", "it misleads when"]
     for title, asked in (("Every score", False), ("On request", True)):
@@ -116,7 +114,6 @@ def _heading(alike: list[ScoreSpec]) -> str:
 
 
 def intervals() -> str:
-    """Return a table of the methods of intervals, with the scores that have each."""
     found: dict[type, list[str]] = {}
     for name, score in SCORES.items():
         found.setdefault(type(score.interval), []).append(re.sub(r"_at_\d+$", "_at_…", name))
@@ -132,7 +129,6 @@ def _source_of(function: Any) -> str:
 
 
 def data() -> str:
-    """Return a table of the tasks, the card of every data set, and how to get its files."""
     names = ", ".join(split.replace("_", " ") for split in SPLITS)
     head = ["`--task`", "what it does", "referable from grade", f"released counts: {names}"]
     cells = []
@@ -164,12 +160,10 @@ def banks() -> str:
 
 
 def limits() -> str:
-    """Return what is refused of files from strangers, as `core.untrusted` states it."""
     return (inspect.getdoc(untrusted) or "").partition("\n")[2].strip()
 
 
 def settings_of_uci() -> str:
-    """Return how the methods of the UCI comparison are trained, as its module states it."""
     return f"## Settings\n\n{(inspect.getdoc(uci) or '').partition(chr(10))[2].strip()}"
 
 

@@ -36,7 +36,6 @@ class Section(NamedTuple):
 
 
 def sections(text: str) -> Iterator[Section]:
-    """Return the sections of the gallery that have a picture."""
     for part in text.split("\n## ")[1:]:
         commands = re.search(r"```sh\n(.*?)```", part, re.DOTALL)
         shown = re.search(r"→ `([^`]+)`", part)

@@ -80,7 +80,6 @@ def next_batch(names: list[str], log: OutcomeLog, running: list[Batch]) -> tuple
 
 
 def run_all(names: list[str], log: OutcomeLog, minutes: float, jobs: int) -> None:
-    """Run batches, `jobs` at once, until the log holds `minutes` of work."""
     before = sum(line["elapsed"] for line in log.lines() if "elapsed" in line)
     running: list[Batch] = []
     last = time.monotonic()
@@ -116,7 +115,6 @@ def _close(batch: Batch, log: OutcomeLog) -> None:
 
 
 def main() -> int:
-    """Run, print the table and the failures; return 1 where there are any."""
     parser = argparse.ArgumentParser(prog="torture", description="Try to break retinabench, and count.")
     parser.add_argument("--minutes", type=float, default=60, help="time to spend, with that of earlier runs in the log")
     parser.add_argument("--log", type=Path, default=Path("build/torture/outcomes.jsonl"), help="log to continue")

@@ -98,7 +98,6 @@ class OutcomeLog:
 
 
 def table(log: OutcomeLog) -> str:
-    """Return the Markdown table of counts: a row per campaign, a column per verdict."""
     units: dict[str, str] = {}
     counts: dict[str, Counter[str]] = {}
     for trial in log.trials():

@@ -136,7 +136,6 @@ READERS: dict[str, Callable[[bytes], object]] = {
 
 
 def damage_in(out: Path) -> str:
-    """Say which file is not whole after a kill; "" where all are."""
     for found in verify(out):
         if found.state in ("damaged", "missing"):
             return f"{found.path.relative_to(out)} is {found.state}"
@@ -162,7 +161,6 @@ def wrong_after(verb: Verb, base: Undisturbed, folder: Path) -> str:
 
 
 def difference(expected: Mapping[str, bytes | None], found: Mapping[str, bytes]) -> str:
-    """Say what differs between two trees; "" if nothing does."""
     if missing := sorted(set(expected) - set(found)):
         return f"missing: {', '.join(missing[:3])}"
     if more := sorted(set(found) - set(expected)):

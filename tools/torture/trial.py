@@ -37,7 +37,6 @@ class Ended:
 
     @property
     def problem(self) -> str:
-        """What kept a command from its end; "" for nothing."""
         return f"{self.broken or self.code}: {self.error[-600:]}" if self.code or self.broken else ""
 
     @property

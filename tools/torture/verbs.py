@@ -78,7 +78,6 @@ VERBS = (
 
 
 def make_inputs(folder: Path, needs: Collection[str]) -> None:
-    """Make what commands read: tables of predictions, answers and a submission; a study; data and a finished run."""
     folder.mkdir(parents=True)
     for name, seed in (("data", "0"), ("other", "1")):
         if name in needs:

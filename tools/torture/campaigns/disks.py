@@ -40,7 +40,6 @@ ENVIRONMENTS: dict[str, dict[str, str | None]] = {
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One verb: faults at a range of its operations, a vanished folder, clocks that jump, odd names."""
     plan = interposed()
     if plan is None:
         yield Outcome("disks", "all", Verdict.SKIPPED, "needs Linux and a C compiler")

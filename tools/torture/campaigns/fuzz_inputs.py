@@ -21,7 +21,6 @@ READERS = [verb for verb in VERBS if not verb.given and verb.name not in ("bench
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One verb; one file of its inputs is damaged in each trial, and its line in a list of checksums taken away."""
     verb, rng = READERS[seed % len(READERS)], random.Random(seed)
     inputs = scratch / "inputs"
     make_inputs(inputs, verb.needs)

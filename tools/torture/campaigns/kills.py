@@ -26,7 +26,6 @@ EVERY = "every_operation"  # the complete pass in the log
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One verb: a range of its operations, signals, copies at once, and kills at random times."""
     plan = interposed()
     if plan is None:
         yield Outcome("kills", "all", Verdict.SKIPPED, "needs Linux and a C compiler")
@@ -138,7 +137,6 @@ def kill_at_every_operation(verb: Verb, log: OutcomeLog, scratch: Path) -> None:
 
 
 def kill_verbs(names: Sequence[str], log: OutcomeLog) -> None:
-    """Kill the verbs of some names, or all of them for none, at each operation."""
     known = {verb.name: verb for verb in VERBS}
     if unknown := sorted(set(names) - set(known)):
         raise SystemExit(f"torture: error: no command {unknown[0]!r}; there are {', '.join(known)}")

@@ -213,12 +213,10 @@ def write_concepts(columns: Columns, folder: Path, law: Law) -> None:
 
 
 def table(columns: Columns) -> pa.Table:
-    """Return a table with the type of each column; empty cells are missing."""
     return pa.table({name: [None if cell == "" else cell for cell in cells] for name, cells in columns.items()})
 
 
 def arrays(columns: Columns) -> dict[str, Any]:
-    """Return plain arrays: numbers, with NaN for empty cells, or text."""
     return {name: np.array([math.nan if (name, cell) == ("age", "") else cell for cell in cells]) for name, cells in columns.items()}  # fmt: skip
 
 
@@ -296,7 +294,6 @@ def difference(found: Json, wanted: Json, leave: str = "", place: str = "") -> s
 
 
 def broken(name: str, command: str, seed: int, folder: Path) -> str:
-    """Return how a command breaks a law, "" where it keeps it."""
     law = LAWS[name]
     first = known(seed, command, folder)
     wanted = law.expect(first)

@@ -102,7 +102,6 @@ def zeros(rows: int, method: int = zipfile.ZIP_DEFLATED) -> bytes:
 
 
 def dictionary(length: int) -> bytes:
-    """Return a Parquet file in which a million rows name one long text."""
     rows = 10**6
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), ["x" * length])
     sink = io.BytesIO()
@@ -118,8 +117,6 @@ def wide_csv(columns: int) -> bytes:
 
 
 def png(side: int) -> bytes:
-    """Return a PNG of a few bytes that claims a side."""
-
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 

@@ -107,7 +107,6 @@ def perform(case: Case, folder: Path) -> tuple[Verdict, str]:
 
 
 def judge(case: Case, folder: Path, code: int, printed: str, warned: Sequence[str]) -> tuple[Verdict, str]:
-    """Compare how a command ended with how it may end."""
     errors = [line for line in printed.splitlines() if line.startswith("retinabench: error: ")]
     said = errors[0][20:] if errors else ""
     if warned:
