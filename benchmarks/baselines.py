@@ -137,9 +137,8 @@ def main() -> None:
     verb, name = options.words
     if verb == "freeze":
         return freeze(name, Path(options.data[0]), options.sums)
-    return {"compute": compute_all, "collect": collect}[verb](
-        definition.frozen_benchmark(name), options.out, options.data
-    )
+    benchmark = definition.frozen_benchmark(name)
+    return {"compute": compute_all, "collect": collect}[verb](benchmark, options.out, options.data)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,9 +139,7 @@ def log_odds(prob: Floats) -> Floats:
     return np.asarray(logit(np.clip(prob, 1e-6, 1 - 1e-6)))
 
 
-def clinic_ends(
-    drawn: rb.Predictions, validation: rb.Predictions, whole: Whole, rng: np.random.Generator
-) -> dict[str, Any]:
+def clinic_ends(drawn: rb.Predictions, validation: rb.Predictions, whole: Whole, rng: np.random.Generator) -> dict:
     """Set -> number -> the ends less the truth, of one study; coverage and size of sets of grades; and the test of a calibrated model."""
     one = rb.clinic(replace(drawn, grade_prob=None), referral_threshold=whole.clinic.referral.threshold)["in_domain"]
     uncertainty = referral_uncertainty(drawn)[0]

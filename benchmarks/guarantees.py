@@ -53,9 +53,7 @@ def draw(rng: np.random.Generator, patients: int, kind: str, per: Per, mean: flo
     return draw_with_prob(rng, patients, kind, per, mean)[0]
 
 
-def draw_with_prob(
-    rng: np.random.Generator, patients: int, kind: str, per: Per, mean: float
-) -> tuple[ReferralCases, NDArray[np.float64]]:
+def draw_with_prob(rng, patients: int, kind: str, per: Per, mean: float) -> tuple[ReferralCases, NDArray[np.float64]]:
     disease = rng.normal(mean, 1.2, patients)
     many = np.where(disease > 0, 4, 1) if kind == "1 or 4" else np.full(patients, 2)
     patient = np.repeat(np.arange(patients), many)
@@ -288,9 +286,7 @@ def adversarial(studies: int) -> None:
                 _adversary(name, 200, edges, np.full(2, over), studies // 4, sizes=sizes, per=per, same=same)
 
 
-def _adversary(
-    name, patients, edges, risks, studies, *, ties=False, sizes=((1,), (1.0,)), per: Per = "image", same=False
-) -> None:
+def _adversary(name, patients, edges, risks, studies, *, ties=False, sizes=((1,), (1.0,)), per="image", same=False):
     """Print how many certificates are wrong where the retained below each of (K,) uncertainties have (K,) risks."""
     places, errors = np.append(0, edges), np.append(0, risks * edges)
     rates = np.diff(errors) / np.diff(places)

@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -287,9 +287,7 @@ def division_of(number: int) -> int:
     return number % REPEATS
 
 
-def cross_validations(
-    preset: str, data: Path, methods: Mapping[str, list[str]], count: int, options: argparse.Namespace
-) -> Iterator[tuple[str, int, Run]]:
+def cross_validations(preset: str, data: Path, methods: Mapping[str, list[str]], count: int, options) -> Order:
     """Yield the cross-validations: of all methods the first number, then the next one."""
     asked = {label: words for label, words in methods.items() if label in (options.only or methods)}
     for number, (label, words) in product(range(count), asked.items()):

@@ -54,8 +54,8 @@ def test_what_is_there_is_not_computed_again(compared, tmp_path, monkeypatch):
     (segment,) = (out / "results" / "yacht").glob("*.jsonl")
     head, *lines = segment.read_bytes().splitlines(keepends=True)
     segment.write_bytes(head + b"".join(line for line in lines if b'"dropout-3"' not in line))
-    computed = []
-    monkeypatch.setattr(uci, "train_split", lambda job: computed.append(job) or uci.train_split(job))
+    computed, train = [], uci.train_split
+    monkeypatch.setattr(uci, "train_split", lambda job: computed.append(job) or train(job))
     uci.compare_methods(compared / "source", ["yacht"], out, epochs=1, seed=0)
     assert [(job.data.name, job.method, job.split) for job in computed] == [("yacht", "dropout", 3)]
     assert {file.name: file.read_bytes() for file in out.glob("uci.*")} == before

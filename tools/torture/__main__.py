@@ -35,7 +35,9 @@ class Batch:
     start: float
 
 
-def run_batch(name: str, seed: int, log: OutcomeLog, scratch: Path, *, show=False, most: int | None = None) -> None:
+def run_batch(
+    name: str, seed: int, log: OutcomeLog, scratch: Path, *, show: bool = False, most: int | None = None
+) -> None:
     module, start, trials = load(name), time.monotonic(), 0
     for outcome in islice(module.campaign(seed, scratch), most):
         log.outcome(name, seed, module.UNIT, outcome)

@@ -45,7 +45,9 @@ class Ended:
         return not self.broken and self.code in (1, 2) and len(self.lines) == 1
 
 
-def isolated(function: Callable[..., Any], *arguments: Any, seconds: float = SECONDS, megabytes=MEGABYTES) -> Ended:
+def isolated(
+    function: Callable[..., Any], *arguments: Any, seconds: float = SECONDS, megabytes: int = MEGABYTES
+) -> Ended:
     """Call a function in a forked child; import what it needs before, so that the child starts with it."""
     (ended,) = isolated_each(lambda _: function(*arguments), [0], seconds=seconds, megabytes=megabytes)
     return ended
@@ -120,7 +122,9 @@ def _call(function: Callable[[Any], Any], items: Sequence[Any], sender: Connecti
     os._exit(0)
 
 
-def command(*arguments: str | Path, seconds=SECONDS, program: Sequence[str] = RETINABENCH, **options: Any) -> Ended:
+def command(
+    *arguments: str | Path, seconds: float = SECONDS, program: Sequence[str] = RETINABENCH, **options: Any
+) -> Ended:
     start, broken = time.monotonic(), ""
     options |= dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     options |= {"stdin": subprocess.DEVNULL, "text": True, "errors": "replace", "start_new_session": True}

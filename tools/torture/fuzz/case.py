@@ -49,8 +49,8 @@ def cases(strategy: SearchStrategy[Case], seed: int, count: int) -> list[Case]:
     Many short draws, since Hypothesis makes later examples of one draw out of earlier ones.
     """
     found: dict[object, Case] = {}
-    draw = {"max_examples": 10, "phases": [Phase.generate], "database": None, "deadline": None}
-    few = settings(**draw, suppress_health_check=list(HealthCheck))
+    checks, phases = list(HealthCheck), [Phase.generate]
+    few = settings(max_examples=10, phases=phases, database=None, deadline=None, suppress_health_check=checks)
     for part in range(count):
         if len(found) >= count:
             break
