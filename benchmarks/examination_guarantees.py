@@ -57,12 +57,15 @@ def outside(interval, value):
     return not interval.low - 1e-9 <= value <= interval.high + 1e-9
 
 
+def answered(bank, right, sure):
+    """The bank, and answers to it that are right where `right` (n, K) says so, each with its certainty."""
+    return bank, Answers(bank, np.where(right == (bank.truth == 1), sure, 1 - sure))
+
+
 def drawn(random, samples):
     truth = (random.random((samples, 3)) < [0.5, 0.3, 0.2]).astype(np.int8)
     right = random.random((samples, 1)) < RATES[truth, np.arange(3)]
-    sure = random.uniform(0.5, 1, truth.shape)
-    bank = Bank(None, "abc", truth)
-    return bank, right, Answers(bank, np.where(right == (truth == 1), sure, 1 - sure))
+    return right, *answered(Bank(None, "abc", truth), right, random.uniform(0.5, 1, truth.shape))
 
 
 def coverage(examinations):
@@ -75,7 +78,7 @@ def coverage(examinations):
                 continue
             tally, together = np.zeros(7, int), 0
             for number in range(examinations):
-                bank, right, answers = drawn(np.random.default_rng([1, number]), 200)
+                right, bank, answers = drawn(np.random.default_rng([1, number]), 200)
                 found = examine(bank, answers, strategy=strategy, seed=number, **options)
                 any_missed = False
                 for place, one in enumerate(found.to_dict()["concepts"].values()):
@@ -116,9 +119,7 @@ def false_findings(examinations, concepts=14, samples=400):
         random = np.random.default_rng([2, number])
         truth = (random.random((samples, concepts)) < 0.4).astype(np.int8)
         right = random.random(truth.shape) < goals[truth]
-        bank = Bank(None, names, truth)
-        answers = Answers(bank, np.where(right == (truth == 1), 0.9, 0.1))
-        record = examine(bank, answers, questions=1000, seed=number).record
+        record = examine(*answered(Bank(None, names, truth), right, 0.9), questions=1000, seed=number).record
         counts = np.zeros((concepts, 2, 2), int)
         lacking, ever = np.zeros((2, concepts, 2), bool), np.zeros(2, bool)
         for asked, (concept, sign, prob) in enumerate(zip(record.concept, record.truth, record.prob, strict=True), 1):
@@ -315,9 +316,8 @@ def patients(examinations):
                 patient, right = alike(random, 60, correlation)
                 truth = (random.random((len(patient), 1)) < 0.5).astype(np.int8)
                 sure = random.uniform(0.5, 1, truth.shape)
-                bank = Bank(None, "a", truth, patient=patient)
-                answers = Answers(bank, np.where(right[:, None] == (truth == 1), sure, 1 - sure))
-                done = examine(bank, answers, strategy="uncertainty", seed=number, **options)
+                pair = answered(Bank(None, "a", truth, patient=patient), right[:, None], sure)
+                done = examine(*pair, strategy="uncertainty", seed=number, **options)
                 sample, sign, prob = done.record.about(0)
                 for side in (0, 1):
                     mine = sample[sign == side]

@@ -46,16 +46,12 @@ from retinabench.models.build import build_model, compile_network, draws, set_ar
 SAMPLES = 5
 
 
-class TimeIsUpError(Exception):
-    """A method took longer than it may."""
-
-
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise `TimeIsUpError` in the middle of what takes longer, compilation included; 0 is no limit."""
+    """Raise `TimeoutError` in the middle of what takes longer, compilation included; 0 is no limit."""
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise TimeIsUpError(f"not done after {seconds:g} s")
+        raise TimeoutError(f"not done after {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -173,19 +173,12 @@ COLUMNS = (
 SIMULATED = {"two eyes": "simulated: two eyes", "1 or 4": "simulated: four images (diseased) or one"}
 
 
-def simulated_cells(sizes: list[int], names: list[str]) -> Iterator[Cell]:
-    for kind, per, name in (cell for cell in CELLS if cell[2] in names):
-        goals = [Goal.parse(text) for text in GOALS[name]]
+def simulated_cell(kind: str, per: Per, goals: list[Goal], patients: int) -> Cell:
+    def seeded(seed: int | list[int], count: int) -> ReferralCases:
+        return draw(np.random.default_rng(seed), count, kind, per)
 
-        def whole(kind=kind, per=per) -> ReferralCases:
-            return draw(np.random.default_rng(99), POPULATION, kind, per)
-
-        for patients in sizes:
-
-            def drawn(study: int, patients=patients, kind=kind, per=per) -> ReferralCases:
-                return draw(np.random.default_rng([1, study]), patients, kind, per)
-
-            yield Cell((SIMULATED[kind], per, ", ".join(map(str, goals)), patients), goals, drawn, whole)
+    about = SIMULATED[kind], per, ", ".join(map(str, goals)), patients
+    return Cell(about, goals, lambda study: seeded([1, study], patients), lambda: seeded(99, POPULATION))
 
 
 REAL_CELLS: list[tuple[str, str, str]] = [
@@ -195,23 +188,20 @@ REAL_CELLS: list[tuple[str, str, str]] = [
 ]
 
 
-def real_cells(path: Path, sizes: list[int]) -> Iterator[Cell]:
-    def view(part: rb.Predictions, per: str) -> ReferralCases:
+def real_cell(path: Path, variant: str, per: str, goal: Goal, patients: int) -> Cell:
+    people = population(path, variant)
+
+    def view(part: rb.Predictions) -> ReferralCases:
         return ReferralCases.of(part) if per == "image" else ReferralCases.of(rb.by_patient(part), "own")
 
-    for variant, per, text in REAL_CELLS:
-        people, goal = population(path, variant), Goal.parse(text)
+    def whole() -> ReferralCases:
+        cases = view(people.predictions(np.arange(len(people.code)), people.code))
+        return replace(cases, weight=people.weight[cases.patient]) if per == "image" else cases
 
-        def whole(people=people, per=per) -> ReferralCases:
-            cases = view(people.predictions(np.arange(len(people.code)), people.code), per)
-            return replace(cases, weight=people.weight[cases.patient]) if per == "image" else cases
+    def drawn(study: int) -> ReferralCases:
+        return view(people.study(np.random.default_rng([7, study]), patients))
 
-        for patients in sizes:
-
-            def drawn(study: int, patients=patients, people=people, per=per) -> ReferralCases:
-                return view(people.study(np.random.default_rng([7, study]), patients), per)
-
-            yield Cell((variant, per, str(goal), patients), [goal], drawn, whole, goal.target == "sensitivity")
+    return Cell((variant, per, str(goal), patients), [goal], drawn, whole, goal.target == "sensitivity")
 
 
 @dataclass(frozen=True)
@@ -248,12 +238,11 @@ class ZoneCell:
             yield row_of(self.about, name, studies, wrong, both, f"{shares[0]:.0%} + {shares[1]:.0%}", best)
 
 
-def zone_cells(sizes: list[int]) -> Iterator[ZoneCell]:
+def zone_cells(patients: int) -> Iterator[ZoneCell]:
     for kind, per, mean in ZONE_CELLS:
-        for patients in sizes:
-            share = f", {31 if mean == -0.8 else 11} % of the patients" if kind == "two eyes" else ""
-            name = f"{SIMULATED[kind]}{share}"
-            yield ZoneCell((name, per, "zones: " + ", ".join(ZONE_GOALS[mean]), patients), kind, per, mean)
+        share = f", {31 if mean == -0.8 else 11} % of the patients" if kind == "two eyes" else ""
+        about = f"{SIMULATED[kind]}{share}", per, "zones: " + ", ".join(ZONE_GOALS[mean]), patients
+        yield ZoneCell(about, kind, per, mean)
 
 
 WITH_MANY = ((1, 30), (0.97, 0.03)), ((1, 2, 3, 8), (0.4, 0.3, 0.2, 0.1))
@@ -356,9 +345,11 @@ def main() -> None:
         return adversarial(options.studies)
     rows = kept_lines(options.out)
     done = {tuple(row[name] for name in COLUMNS[:4]) for row in rows}
-    cells: list[Cell | ZoneCell] = [*simulated_cells(options.patients, options.only)]
+    asked = [(kind, per, [*map(Goal.parse, GOALS[name])]) for kind, per, name in CELLS if name in options.only]
+    cells: list[Cell | ZoneCell] = [simulated_cell(*one, patients) for one in asked for patients in options.patients]
     for patients in (300, 1000) if options.population else ():
-        cells += [*real_cells(options.population, [patients]), *zone_cells([patients])]
+        cells += [real_cell(options.population, *where, Goal.parse(goal), patients) for *where, goal in REAL_CELLS]
+        cells += zone_cells(patients)
     for cell in cells:
         if cell.about not in done:
             rows += (new := list(cell.rows(options.studies)))

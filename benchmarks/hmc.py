@@ -174,23 +174,16 @@ def theirs(density, weights, step, steps):
     return {"numpyro, vectorised": vectorised, "numpyro, one after the other": sequential}
 
 
-def drawn_energy(count: int) -> TargetData:
-    """Points of the shape of UCI energy, whose own files are the user's to bring."""
-    random = np.random.default_rng(0)
-    inputs = random.normal(size=(count, 8))
-    points = ArrayDataset(inputs, inputs.sum(axis=1) + random.normal(size=count), np.full(count, "train"))
-    return TargetData(points, replace(points, groups=np.full(count, "in_domain")))
-
-
 def data_of(chosen: Target, *, toy: bool) -> TargetData:
     """Drawn retinas as the target has them; for `energy-gap`, whose files are the user's to bring, points of their shape."""
     if chosen.name == "fundus" and not toy:
         return load(chosen)
-    count = 12 if toy else chosen.train
+    count, random = 12 if toy else chosen.train, np.random.default_rng(0)
     if chosen.name == "energy-gap":
-        return drawn_energy(count)
-    random = np.random.default_rng(0)
-    inputs, truth = random.integers(0, 255, (count, 28, 28, 3), dtype=np.uint8), random.integers(0, 5, count)
+        inputs = random.normal(size=(count, 8))
+        truth = inputs.sum(axis=1) + random.normal(size=count)
+    else:
+        inputs, truth = random.integers(0, 255, (count, 28, 28, 3), dtype=np.uint8), random.integers(0, 5, count)
     train = ArrayDataset(inputs, truth, np.full(count, "train"))
     return TargetData(train, replace(train, groups=np.full(count, "in_domain")))
 
@@ -281,14 +274,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measures()
         return 0
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
     torch.set_num_threads(1)
     step, steps = STEP[task], options.steps or STEPS[task]
     chains = options.chains or CHAINS[task]
     chosen = TARGETS[task]
     density = Density.of(chosen, load(chosen, options.data))
-    generator = torch.Generator().manual_seed(1)
-    start = 0.5 * math.sqrt(chosen.prior_variance) * torch.randn(chains, chosen.parameters, generator=generator)
+    start = draw(chosen, chains, 1)
     samplers = {"ours": ours(density, start, step, steps)}
     samplers["ours"]()
     try:

@@ -67,16 +67,16 @@ SIZE, SCRATCH_SIZE, FOLDS, REPEATS, EVERYWHERE = 320, 128, 5, 2, 3
 TRUNK = ModelConfig(name="efficientnet_lite0", weights="imagenet", pool="mean_max", trained="head")
 MANY, PRIOR = "method.samples=64", "optimizer.l2_on=everything"
 COLD = ["method.temperature=0.001", PRIOR]
+ANCHORED = ["method=ensemble", "method.member=anchored", "method.members=5", PRIOR]
+SEQUENTIAL = ["method=sequential_anchored", "method.samples=10", PRIOR]
 TUNED = {  # by `search`, on the 413 training images
     "tuned SGLD": ["method=sgld", "method.samples=60", *COLD],
     "tuned SGHMC": ["method=sghmc", "method.samples=60", *COLD],
     "tuned cyclical SGHMC": ["method=csghmc", "method.samples=20", "method.temperature=0.01", PRIOR],
-    "tuned anchored ensemble": [
-        "method=ensemble", "method.member=anchored", "method.members=5", PRIOR, "optimizer.l2=0.5",
-    ],
-    "tuned sequential anchored": ["method=sequential_anchored", "method.samples=10", PRIOR, "optimizer.l2=1.5"],
-    "tuned FSVI": ["method=fsvi", "method.samples=64", "optimizer.lr=0.005"],
-}  # fmt: skip
+    "tuned anchored ensemble": [*ANCHORED, "optimizer.l2=0.5"],
+    "tuned sequential anchored": [*SEQUENTIAL, "optimizer.l2=1.5"],
+    "tuned FSVI": ["method=fsvi", MANY, "optimizer.lr=0.005"],
+}
 METHODS = {
     "MAP": ["method=map"], "tempered MAP": ["method=temperature"], "MC dropout": ["method=dropout", MANY],
     "MFVI": ["method=mfvi", MANY], "radial": ["method=radial", MANY], "rank-1": ["method=rank1", MANY],
@@ -107,15 +107,9 @@ GRIDS: dict[str, tuple[list[str], dict[str, tuple[float, ...]]]] = {  # settings
     "SGLD": (["method=sgld", "method.samples=60", PRIOR], TEMPERATURES | RATES),
     "SGHMC": (["method=sghmc", "method.samples=60", PRIOR], TEMPERATURES | RATES),
     "cyclical SGHMC": (["method=csghmc", "method.samples=20", PRIOR], TEMPERATURES | RATES),
-    "anchored ensemble": (
-        ["method=ensemble", "method.member=anchored", "method.members=5", PRIOR],
-        {"optimizer.l2": (0.15, 0.5, 1.5)},
-    ),
-    "sequential anchored": (
-        ["method=sequential_anchored", "method.samples=10", PRIOR],
-        {"optimizer.l2": (0.15, 0.5, 1.5, 5.0)},
-    ),
-    "FSVI": (["method=fsvi", "method.samples=64"], {"method.prior_variance": (1, 10, 100)} | RATES),
+    "anchored ensemble": (ANCHORED, {"optimizer.l2": (0.15, 0.5, 1.5)}),
+    "sequential anchored": (SEQUENTIAL, {"optimizer.l2": (0.15, 0.5, 1.5, 5.0)}),
+    "FSVI": (["method=fsvi", MANY], {"method.prior_variance": (1, 10, 100)} | RATES),
 }
 Order = Iterable[tuple[str, int, Run]]  # label of a method, number of the cross-validation, run
 Found = dict[str, NDArray[np.float64]]

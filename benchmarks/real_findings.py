@@ -124,8 +124,9 @@ class Study:
         self.runs: dict[str, dict[int, Mapping[str, Floats]]] = {}
         self.calibration: dict[str, dict[str, list[float]]] = {}
         for suffix, folder in TRUNKS.items():
-            kept = record and folder == "finetuned"
-            found = dict(recorded(record, len(self.row)) if kept else finished(out / folder))
+            found = {file.stem: dict(np.load(file, allow_pickle=False)) for file in (out / folder).glob("*.npz")}
+            if record and folder == "finetuned":
+                found = dict(recorded(record, len(self.row)))
             for label in (*METHODS, TTA, "LoRA ensemble"):
                 stem = f"{label.replace(' ', '-')}-"
                 ends = [name.removeprefix(stem) for name in found if name.startswith(stem)]
@@ -198,18 +199,13 @@ class Study:
         return found
 
 
-def finished(folder: Path) -> Iterator[tuple[str, Mapping[str, Floats]]]:
-    for file in folder.glob("*.npz"):
-        yield file.stem, dict(np.load(file, allow_pickle=False))
-
-
 def summary(draws: Floats) -> list[float]:
     return [float(draws[0]), *np.nanpercentile(draws[1:], [2.5, 97.5]).tolist()]
 
 
-def interval(draws: Floats) -> str:
+def interval(draws: Floats, sign: str = "") -> str:
     """0.960 [0.941, 0.972]."""
-    return "{:.3f} [{:.3f}, {:.3f}]".format(*summary(draws))
+    return "{:S.3f} [{:S.3f}, {:S.3f}]".replace("S", sign).format(*summary(draws))
 
 
 def cells_of(study: Study, method: str, name: str, scores: Iterable[str] = SHOWN, less: str = "") -> list[str]:
@@ -314,11 +310,8 @@ def against_map(study: Study, name: str) -> Rows:
         reference = f"MAP{trunk_of(method)}"
         if method == reference or reference not in study.found or name not in study.found[method]:
             continue
-        line = [method]
-        for score in shown:
-            value, low, high = summary(study.draws(method, name, score) - study.draws(reference, name, score))
-            line.append(f"{value:+.3f} [{low:+.3f}, {high:+.3f}]")
-        lines.append(line)
+        differences = (study.draws(method, name, score) - study.draws(reference, name, score) for score in shown)
+        lines.append([method, *(interval(one, "+") for one in differences)])
     return lines
 
 
