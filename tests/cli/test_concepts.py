@@ -81,9 +81,7 @@ def test_nothing_is_trained_or_left_behind_after_a_wrong_option(words, examinee,
 
 def test_the_default_strategy_follows_the_goal(tables):
     """As README has it: a claim is what questions are spent on; without one every kind of sample is asked about in turn."""
-    command = [
-        "examine", "--answers", str(tables / "answers.csv"), "--truth", str(tables / "truth.csv"), "-q",
-    ]  # fmt: skip
+    command = ["examine", "--answers", str(tables / "answers.csv"), "--truth", str(tables / "truth.csv"), "-q"]
     claim = ["--claim", "sensitivity of mass >= 0.5"]
     for more, strategy in (([], "round-robin"), (claim, "claims")):
         out = tables / strategy

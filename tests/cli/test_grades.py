@@ -29,10 +29,6 @@ def table(predictions, tmp_path_factory):
     return path
 
 
-def page_text(path):
-    return " ".join(re.sub(r"<[^>]+>", " ", path.read_text()).split())
-
-
 def test_score_says_how_well_the_grades_agree_and_how_often_their_sets_hold_them(table, predictions, tmp_path, capsys):
     out = tmp_path / "scores.json"
     assert run(["score", str(table), "--grades", "--bootstrap", "50", "--quiet", "--json", str(out)]) == 0
@@ -62,7 +58,7 @@ def test_pages_have_a_section_on_grades_where_a_file_has_them(verb, table, predi
     for file, more, there in ((table, ["--grades"], True), (plain, [], False)):
         out = tmp_path / file.stem
         assert run([verb, str(file), *more, *options, "--out", str(out)]) == 0
-        text = page_text(out / "index.html")
+        text = " ".join(re.sub(r"<[^>]+>", " ", (out / "index.html").read_text()).split())
         assert ("Quadratic weighted kappa" in text) == there
         assert ("true and called grade" in text) == there
         assert ("Error in grades, in-domain" in text) == there

@@ -1,14 +1,22 @@
 """One spelling per option: the same name takes the same kind of value in every verb, and every option says what it is."""
 
 import csv
+import json
 from collections import defaultdict
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import typer
 
 import retinabench as rb
+from retinabench.cli.entries import Kind
 from retinabench.cli.main import command_line, run
+from retinabench.cli.training import configured_run
+from retinabench.data.registry import DATASETS
+from retinabench.methods.registry import METHODS
+from retinabench.metrics.registry import SCORES
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -154,3 +162,24 @@ def test_patients_in_validation_and_test_are_noticed(tmp_path, capsys):
         rb.write_predictions(made, path)
         assert run(["score", str(path), "--bootstrap", "0", "-q"]) == 0
         assert ("patients in the validation and in the test split" in capsys.readouterr().err) is expected
+
+
+def configured(overrides=(), *, method=None, seed=None, model=None, shifted=None, task=None, precision=None):
+    return configured_run("demo/map", list(overrides), Path("data"), shifted, task, method, seed, precision, model)
+
+
+def test_an_option_counts_before_the_preset_and_an_override_before_the_option():
+    assert configured().method.name == "map"
+    assert configured(method="dropout").method.name == "dropout"
+    assert configured(["method.name=ivon"], method="dropout").method.name == "ivon"
+    assert configured(model="lenet").model.name == "lenet"
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_kind_has_entries_with_a_line_each(kind, capsys):
+    assert run(["list", kind, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found
+    assert all(found.values()), found
+    expected = {"methods": METHODS, "datasets": DATASETS, "scores": SCORES}
+    assert set(expected.get(kind, ())) <= set(found)

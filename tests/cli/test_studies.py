@@ -39,9 +39,7 @@ def command(data, tmp_path, monkeypatch):
 
         fake = types.SimpleNamespace(make_engine=make_engine, precision_of=lambda *_: None)
         monkeypatch.setitem(sys.modules, "retinabench.experiments.engines.engine", fake)
-        arguments = [
-            "tune", "--data", str(data), "--space", str(tmp_path / "space.toml"), "--method", "dropout",
-        ]  # fmt: skip
+        arguments = ["tune", "--data", str(data), "--space", str(tmp_path / "space.toml"), "--method", "dropout"]
         arguments += ["--out", str(tmp_path / "sweep"), "--trials", "6", *words, *TINY]
         return cli.run([str(word) for word in arguments])
 
@@ -55,9 +53,7 @@ def test_a_search_writes_table_configuration_and_figures(command, data, tmp_path
     assert out.splitlines()[-1] == str(folder / "best.toml")
     assert err == ""
     names = {file.name for file in folder.iterdir()}
-    assert names == {
-        "best.toml", "ranking.csv", "ranking.json", "marginals.svg", "marginals.png",
-    }  # fmt: skip
+    assert names == {"best.toml", "ranking.csv", "ranking.json", "marginals.svg", "marginals.png"}
     assert command.options["name"] == "local"
     assert command.options["parallel"] == 2
     assert len(command.engine.computed) == 6

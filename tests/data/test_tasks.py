@@ -11,10 +11,6 @@ from retinabench.experiments.run import make_batches
 from support.helpers import TINY, make_prepared
 
 
-def patients(records, rows):
-    return set(records.patient_id[rows].tolist())
-
-
 def prepared(tmp_path, name="data", **options):
     return make_prepared(tmp_path / name, **options)
 
@@ -48,7 +44,7 @@ def test_the_corrected_task_says_what_it_leaves_out(tmp_path):
 
 def test_without_test_split_patients_are_held_out_and_it_is_said(tmp_path):
     task = load_task(prepared(tmp_path, parts=(("in_domain", "train", 200),)), "in_domain")
-    sides = [patients(task.records, task.splits[name]) for name in ("train", "validation", "test")]
+    sides = [set(task.records.patient_id[task.splits[name]].tolist()) for name in ("train", "validation", "test")]
     assert [len(side) for side in sides] == pytest.approx([64, 16, 20], abs=3)
     assert len(set.union(*sides)) == sum(map(len, sides)) == 100
     assert any("'test' come from the data set's own training split" in note for note in task.notes)

@@ -51,10 +51,7 @@ def test_the_stationary_law_is_the_posterior_but_for_an_error_of_the_order_of_th
 def test_the_prior_is_the_decay_of_its_group():
     """U has the precision a - 3 without the prior, which brings 3: weight decay 3 / N of the mean loss."""
     h = 0.1 / 20
-    found = walk(
-        600, lr=h * IMAGES, decay=3 / IMAGES,
-        gradient=lambda w: (PRECISIONS * (w - MEAN) - 3 * w) / IMAGES,
-    )  # fmt: skip
+    found = walk(600, lr=h * IMAGES, decay=3 / IMAGES, gradient=lambda w: (PRECISIONS * (w - MEAN) - 3 * w) / IMAGES)
     agrees(found, 1 / (PRECISIONS * (1 - h * PRECISIONS / 2)))
 
 

@@ -50,11 +50,6 @@ def mixture(covariance, components=2):
     return swag.SwagMixture(model, Bernoulli(), means, variances, deviations, covariance, scale=1.0)
 
 
-def drawn(posterior, family):
-    random = torch.Generator().manual_seed(1)
-    return torch.stack([posterior.sample(family, random) for _ in range(DRAWS)]).double()
-
-
 def moments(posterior, family):
     half = posterior.deviations.transpose(1, 2) @ posterior.deviations / 3
     if family == "diagonal":
@@ -73,7 +68,8 @@ def test_draws_have_mean_and_covariance_of_the_formula(family):
     expected = expected + torch.stack([torch.outer(m - mean, m - mean) for m, _ in parts]).mean(dim=0)
     if family == "per_layer":
         expected[:3, 3:] = expected[3:, :3] = 0
-    found = drawn(posterior, family)
+    random = torch.Generator().manual_seed(1)
+    found = torch.stack([posterior.sample(family, random) for _ in range(DRAWS)]).double()
     centred = found - mean
     products = centred[:, :, None] * centred[:, None, :]
     error = products.std(dim=0) / math.sqrt(DRAWS)

@@ -32,9 +32,7 @@ def test_a_cell_counts_all_samples_and_one_of_each_patient():
             asked = sample[truth == sign].tolist()
             cell = found.answered.cell(place, sign)
             members = np.flatnonzero(bank.truth[:, place] == sign)
-            assert (cell.right, cell.asked, cell.of) == (
-                int(right[truth == sign].sum()), len(asked), len(members),
-            )  # fmt: skip
+            assert (cell.right, cell.asked, cell.of) == (int(right[truth == sign].sum()), len(asked), len(members))
             assert plain.answered.cell(place, sign) == CellAnswers(cell.right, cell.asked, cell.of)
             counted = found.answered.patients.counted(bank.truth[:, place] == sign)
             if counted is None:

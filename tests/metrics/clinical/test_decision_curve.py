@@ -66,9 +66,7 @@ def test_net_benefit_intervals_cover_and_never_collapse():
         score = 2 * ill + np.sqrt(0.5) * (np.repeat(rng.normal(size=150), 2) + rng.normal(size=300))
         prob = np.where(score > 1.2, 0.1, 0.05)  # the only threshold is 0.1
         found = net_benefit(ill, prob, [0.1], cluster=np.repeat(np.arange(150), 2))
-        covered += [
-            found.low[0] <= truth <= found.high[0], found.over_all_low[0] <= over_all <= found.over_all_high[0],
-        ]  # fmt: skip
+        covered += [found.low[0] <= truth <= found.high[0], found.over_all_low[0] <= over_all <= found.over_all_high[0]]
     assert (covered / 200 > 0.905).all()
     none = net_benefit([0, 1, 0, 1], [0.1] * 4, [0.5], cluster=list("aabc"))
     assert none.model[0] == 0
