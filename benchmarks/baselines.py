@@ -4,19 +4,15 @@
     python benchmarks/baselines.py compute retinabench-drawn-1-mini --out DIR      trains every method; continues where it was stopped
     python benchmarks/baselines.py collect retinabench-drawn-1-mini --out DIR      writes the predictions into the package
 
-`freeze` is run once, before a benchmark is published: it completes `data/frozen/definitions/NAME.toml`, which holds everything but
-the counts and hashes, and writes NAME.parquet beside it. `compute` runs the study that the definition names, without its pages;
-`--data TASK=DIR` names prepared folders of data sets that are not drawn. The predictions that `collect` writes hold the mean over
-posterior samples as float32, and a method's own uncertainty where it has one; every score of the board is computed from them.
+`freeze` is run once, before a benchmark is published: it completes `data/frozen/definitions/NAME.toml` and writes NAME.parquet beside it; `--sums` is a
+CSV of name and sha256_original, of published files. `compute` runs the study that the definition names, without its pages; `--data TASK=DIR` names
+prepared folders of data sets that are not drawn. `collect` keeps the mean over posterior samples as float32, and a method's own uncertainty.
 """
-
-from __future__ import annotations
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
 import csv
 import inspect
 import json
@@ -27,17 +23,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+from toolkit import parse
 
 from retinabench.core.errors import Bars
 from retinabench.data.dataset import referable
-from retinabench.data.frozen.definition import (
-    HASH_BYTES,
-    HERE,
-    BenchmarkTruth,
-    FrozenBenchmark,
-    frozen_benchmark,
-    listing_sha256,
-)
+from retinabench.data.frozen import definition
+from retinabench.data.frozen.definition import HASH_BYTES, HERE, BenchmarkTruth, FrozenBenchmark, listing_sha256
 from retinabench.data.frozen.images import image_hashes
 from retinabench.data.prepared import open_prepared
 from retinabench.experiments.engines.engine import make_engine
@@ -57,7 +48,6 @@ DRAWING = ("numpy", "scipy")  # what a pixel depends on
 
 
 def freeze(name: str, data: Path, sums: Path | None) -> None:
-    """Write the hashes of a prepared folder, or of the published files, into a definition."""
     file = HERE / f"{name}.toml"
     benchmark, prepared = FrozenBenchmark(**tomllib.loads(file.read_text("utf-8"))), open_prepared(data)
     records, hashes = prepared.records, image_hashes(benchmark, prepared)
@@ -77,11 +67,8 @@ def freeze(name: str, data: Path, sums: Path | None) -> None:
     pyarrow.parquet.write_table(table, HERE / f"{name}.parquet", compression="zstd")
     made = {key: version(key) for key in DRAWING} if benchmark.draw else {}
     text = file.read_text("utf-8").partition("# Written by")[0].rstrip()
-    text = "\n".join(
-        line
-        for line in text.splitlines()
-        if not line.startswith(("images =", "listing_sha256", "truth_sha256", "made_with"))
-    )
+    written = "images =", "listing_sha256", "truth_sha256", "made_with"
+    text = "\n".join(line for line in text.splitlines() if not line.startswith(written))
     lines = [
         "# Written by `python benchmarks/baselines.py freeze`, and never changed.",
         f"images = {len(ids)}",
@@ -93,22 +80,18 @@ def freeze(name: str, data: Path, sums: Path | None) -> None:
 
 
 def compute_all(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
-    """Compute what is missing of a benchmark's study."""
     study, progress = study_of(benchmark, data), Bars()
-    engine = make_engine(
-        "local", parallel=1, device="cpu", address=None, cpus=1.0, gpus=0.0, storage=None, progress=progress
-    )
+    places = {"parallel": 1, "device": "cpu", "cpus": 1.0, "gpus": 0.0}
+    engine = make_engine("local", **places, address=None, storage=None, progress=progress)
     with workspace(out).lock():
         compute(study, out, engine, progress)
 
 
 def study_of(benchmark: FrozenBenchmark, data: list[str]) -> Study:
-    """Return the study of a benchmark's baselines."""
     return read_study(benchmark.study, [f"tasks.{word.replace('=', '.data=', 1)}" for word in data])
 
 
 def collect(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
-    """Write the predictions of the finished runs of a study into the package."""
     study, baselines = study_of(benchmark, data), []
     tasks, every = open_tasks(study, out), cells(study, out)
     for cell in every:
@@ -150,18 +133,12 @@ def card_of(study: Study, label: str, title: str, hours: float, members: int) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("verb", choices=["freeze", "compute", "collect"])
-    parser.add_argument("benchmark")
-    parser.add_argument("--data", action="append", default=[], help="freeze: a prepared folder; else TASK=FOLDER")
-    parser.add_argument("--sums", type=Path, help="freeze: a CSV of name and sha256_original, of published files")
-    parser.add_argument("--out", type=Path, default=Path("baselines"))
-    options = parser.parse_args()
-    if options.verb == "freeze":
-        freeze(options.benchmark, Path(options.data[0]), options.sums)
-        return
-    benchmark = frozen_benchmark(options.benchmark)
-    (compute_all if options.verb == "compute" else collect)(benchmark, options.out, options.data)
+    options = parse(__doc__, words=(), data=[], sums=None, out=Path("baselines"))
+    verb, name = options.words
+    if verb == "freeze":
+        return freeze(name, Path(options.data[0]), options.sums)
+    benchmark = definition.frozen_benchmark(name)
+    return {"compute": compute_all, "collect": collect}[verb](benchmark, options.out, options.data)
 
 
 if __name__ == "__main__":

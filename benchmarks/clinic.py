@@ -8,12 +8,9 @@
 - **new site**: eight sites of equal size whose log odds are moved by draws of N(0, .6); the truth is a ninth one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +18,11 @@ from scipy.special import expit, logit, ndtr
 from toolkit import parse
 
 import retinabench as rb
+from retinabench.metrics import grades as module
 from retinabench.metrics.clinical.groups import RATES, Subgroups, new_site, subgroups_of
 from retinabench.metrics.clinical.screening import ScreeningReport, SetScreening
 from retinabench.metrics.decisions import referral_uncertainty
-from retinabench.metrics.grades import (
-    GRADE_SCORES,
-    Graded,
-    GradedCases,
-    GradeScores,
-    entering_mass,
-    grade_scores,
-    sets_within,
-)
+from retinabench.metrics.grades import GRADE_SCORES, Graded, GradedCases, GradeScores, grade_scores, sets_within
 from retinabench.metrics.planning import Aims, Assumptions, Clusters, plan_study
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.smooth_calibration import smooth_calibration
@@ -52,9 +42,8 @@ def clinic_numbers(one: SetScreening, at: Floats) -> dict[str, Interval]:
     """Numbers of the clinic page that have an interval, of a study or of a population; the curve at the probabilities `at`."""
     assert one.patients is not None
     found = {**one.images.rates} | {f"{name}, per patient": one.patients.rates[name] for name in RATES[:2]}
-    found |= {
-        f"{name} with reader": value for name, value in one.readings["reader"].items() if name in one.images.rates
-    }
+    rates = one.images.rates
+    found |= {f"{name} with reader": value for name, value in one.readings["reader"].items() if name in rates}
     found |= {"caught": one.missed.caught, "read": one.workload.images}
     found |= {"net benefit beyond simple rule": one.simple_rule.gain}
     found |= {f"{name} at 10 %": one.predictive_values["0.1"][name] for name in ("ppv", "npv")}
@@ -67,13 +56,10 @@ def clinic_numbers(one: SetScreening, at: Floats) -> dict[str, Interval]:
         over = curve.model[k] - curve.treat_all[k]
         found[f"net benefit beyond all at {t}"] = Interval(over, curve.over_all_low[k], curve.over_all_high[k])
     if (smooth := one.smooth_calibration) is not None:
-        values = [
-            np.interp(logit(at), logit(smooth.prob), getattr(smooth, name)) for name in ("observed", "low", "high")
-        ]
-        found |= {
-            f"smooth curve, percentile {q}": Interval(*row)
-            for q, row in zip(PERCENTILES, np.transpose(values).tolist(), strict=True)
-        }
+        columns = smooth.observed, smooth.low, smooth.high
+        values = [np.interp(logit(at), logit(smooth.prob), column) for column in columns]
+        rows = zip(PERCENTILES, np.transpose(values).tolist(), strict=True)
+        found |= {f"smooth curve, percentile {q}": Interval(*row) for q, row in rows}
     return found
 
 
@@ -86,11 +72,8 @@ def grade_numbers(found: GradeScores) -> dict[str, Interval]:
 
 def less(found: Mapping[str, Interval], truth: Mapping[str, float]) -> Ends:
     """The ends of the intervals less the truth: those that hold it contain 0."""
-    return {
-        name: [end - truth[name] for end in (one.low, one.high)]
-        for name, one in found.items()
-        if np.isfinite([truth[name], one.low]).all()
-    }
+    known = {name: one for name, one in found.items() if np.isfinite([truth[name], one.low]).all()}
+    return {name: [one.low - truth[name], one.high - truth[name]] for name, one in known.items()}
 
 
 class Whole:
@@ -100,12 +83,8 @@ class Whole:
         self.people, self.weight = people, times[patient].astype(float)
         rows = np.repeat(np.arange(len(patient)), times[patient])
         copy = np.arange(len(rows)) - np.repeat(np.cumsum(times[patient]) - times[patient], times[patient])
-        self.copies = rb.Predictions(
-            np.arange(len(rows)).astype(str),
-            people.label[rows],
-            people.prob[rows],
-            patient_id=patient[rows] * 10 + copy,
-        )
+        ids, patients = np.arange(len(rows)).astype(str), patient[rows] * 10 + copy
+        self.copies = rb.Predictions(ids, people.label[rows], people.prob[rows], patient_id=patients)
         self.at = np.percentile(self.copies.prob, PERCENTILES)
 
     @cached_property
@@ -120,7 +99,7 @@ class Whole:
     def graded(self) -> tuple[Graded, Floats]:
         images = Graded.of(self.people)
         assert images is not None
-        return images, entering_mass(images.prob)
+        return images, module.entering_mass(images.prob)
 
     @cached_property
     def grades(self) -> dict[str, float]:
@@ -160,9 +139,7 @@ def log_odds(prob: Floats) -> Floats:
     return np.asarray(logit(np.clip(prob, 1e-6, 1 - 1e-6)))
 
 
-def clinic_ends(
-    drawn: rb.Predictions, validation: rb.Predictions, whole: Whole, rng: np.random.Generator
-) -> dict[str, Any]:
+def clinic_ends(drawn: rb.Predictions, validation: rb.Predictions, whole: Whole, rng: np.random.Generator) -> dict:
     """Set -> number -> the ends less the truth, of one study; coverage and size of sets of grades; and the test of a calibrated model."""
     one = rb.clinic(replace(drawn, grade_prob=None), referral_threshold=whole.clinic.referral.threshold)["in_domain"]
     uncertainty = referral_uncertainty(drawn)[0]
@@ -197,14 +174,12 @@ def group_ends(drawn: rb.Predictions, patient: NDArray[np.intp], whole: Whole, r
         known = {one.name: one.rates[rate] for one in found.groups if not one.rates[rate].too_small}
         truth = {name: truths[name][rate] for name in truths}
         for name in ("site: A", "site: D"):
-            ends |= less(
-                {f"{rate}, {name}": known[name].alone} if name in known else {}, {f"{rate}, {name}": truth[name]}
-            )
+            key = f"{rate}, {name}"
+            ends |= less({key: known[name].alone} if name in known else {}, {key: truth[name]})
         if (worst := found.worst(rate)) is not None:
             ends |= less({f"{rate}, worst site": worst.rates[rate].alone}, {f"{rate}, worst site": truth[worst.name]})
-            ends[f"{rate}, all sites at once"] = _all_at_once(
-                {name: one.together for name, one in known.items()}, truth
-            )
+            together = {name: one.together for name, one in known.items()}
+            ends[f"{rate}, all sites at once"] = _all_at_once(together, truth)
         ends |= _gap_ends(found, rate, {name: truth[name] for name in known})
     residuals = {one.name: one.calibration for one in found.groups if np.isfinite(one.calibration.low)}
     truth = {name: truths[name]["calibration"] for name in truths}
@@ -217,10 +192,8 @@ def group_ends(drawn: rb.Predictions, patient: NDArray[np.intp], whole: Whole, r
 def _all_at_once(together: dict[str, Interval], truth: dict[str, float]) -> list[float]:
     """Ends that contain 0 where the intervals of all groups hold."""
     known = {name: one for name, one in together.items() if np.isfinite(one.low)}
-    return [
-        max(one.low - truth[name] for name, one in known.items()),
-        min(one.high - truth[name] for name, one in known.items()),
-    ]
+    ends = [(one.low - truth[name], one.high - truth[name]) for name, one in known.items()]
+    return [max(low for low, _ in ends), min(high for _, high in ends)]
 
 
 def _gap_ends(found: Subgroups, rate: str, truth: dict[str, float]) -> Ends:

@@ -2,21 +2,15 @@
 
     python benchmarks/disentanglement.py --out results-disentanglement --workers 2
 
-A method splits the entropy of its prediction into the mean entropy of its posterior samples (aleatoric) and the rest (epistemic; `rb.score
---uncertainty`). A reader who reports a grade of a drawn retina errs at a rate that depends on its true grade, so that the renderer knows
-
-- the aleatoric truth of every image, the entropy H(p*) of its label,
-- and the epistemic truth of every image and model, how far the model's p is from p*: KL(p* || p), in nats.
-
-The table has the rank correlation (Spearman) of either estimate with either truth, and of the two estimates with each other, over the
-test images of both cameras, with 95 % intervals over patients and seeds. An estimate is good where it follows its own truth, and
-disentangled where it does not follow the other as well. The last columns are what more training images do: the mean of either
-estimate with all of them over that with an eighth. What more data can remove falls, the noise of labels stays.
+A method splits the entropy of its prediction into the mean entropy of its posterior samples (aleatoric) and the rest (epistemic). A reader who reports a
+grade of a drawn retina errs at a rate that depends on its true grade, so that the renderer knows the aleatoric truth of every image, the entropy H(p*) of
+its label, and the epistemic truth of every image and model: KL(p* || p), in nats. The table has Spearman's correlation of either estimate with either
+truth, and of the two estimates with each other, over the test images of both cameras, with 95 % intervals over patients and seeds. An estimate is good
+where it follows its own truth, and disentangled where it does not follow the other as well. The last columns are the mean of either estimate with all
+training images over that with an eighth. What more data can remove falls, the noise of labels stays.
 
 Mucsanyi, Kirchhof & Oh 2024, Benchmarking uncertainty disentanglement; they found estimates that follow each other closely.
 """
-
-from __future__ import annotations
 
 import os
 
@@ -46,12 +40,10 @@ from retinabench.reports.toolkit.tables import csv_bytes
 TABLE = Path(__file__).resolve().parents[1] / "docs" / "tables" / "disentanglement.csv"
 FEWER = 8  # the share of training images that the last columns compare with
 PAIRS = {
-    "aleatoric with its truth": ("aleatoric", "noise"),
-    "aleatoric with the other": ("aleatoric", "error"),
-    "epistemic with its truth": ("epistemic", "error"),
-    "epistemic with the other": ("epistemic", "noise"),
+    "aleatoric with its truth": ("aleatoric", "noise"), "aleatoric with the other": ("aleatoric", "error"),
+    "epistemic with its truth": ("epistemic", "error"), "epistemic with the other": ("epistemic", "noise"),
     "one with the other": ("aleatoric", "epistemic"),
-}
+}  # fmt: skip
 Columns = dict[str, np.ndarray]
 
 
@@ -89,7 +81,6 @@ def with_intervals(seeds: Sequence[Columns], replicates: int) -> list[tuple[floa
 
 
 def test_columns(folder: Path, records: Records) -> Columns:
-    """Read the test images of a run, of both cameras."""
     test = rb.read_predictions(folder / "predictions.parquet").select(split="test")
     row = dict(zip(records.image_id, range(len(records)), strict=True))
     return columns_of(test, records.p_referable[[row[image] for image in test.image_id]])
@@ -120,9 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> list[dict[str, Any]]:
     print_head("Disentanglement", " | ".join(["method", *PAIRS, "aleatoric, more images", "epistemic, more images"]))
     for name in runs:
         found, fewer = groups[name, 1], groups[name, FEWER]
-        cells = [
-            f"{middle:.2f} [{low:.2f}, {high:.2f}]" for middle, low, high in with_intervals(found, options.replicates)
-        ]
+        cells = ["{:.2f} [{:.2f}, {:.2f}]".format(*one) for one in with_intervals(found, options.replicates)]
         for part in ("aleatoric", "epistemic"):
             means = [np.mean([one[part].mean() for one in group]) for group in (found, fewer)]
             cells.append(f"x {means[0] / means[1]:.2f}")

@@ -2,33 +2,11 @@
 
     python benchmarks/examination_guarantees.py [--examinations 400] [--parts coverage]
 
-1. Coverage: per strategy and stopping rule, the share of intervals that miss the rate, of this bank and of new samples, at the end
-   of the examination and at any time before it (as if somebody had stopped at the worst moment), and the share of examinations in
-   which one of the simultaneous intervals misses. At most 5 % may. Beside it Jeffreys' interval, which the page used before.
-   Banks of 200 samples and 3 concepts; the same images are hard for every concept.
-2. False findings: 14 concepts whose rates are exactly the goals (85 %, 80 %), and 100 to 1,000 questions: share of examinations
-   with at least one "goal missed", at the end and at any time.
-3. Power: answers about a cell until a missed goal of 85 % is found, for rates of 50 to 75 %: one rate alone, and one of 28.
-4. Claims: three claims stated together, each false by one sample of 200: share of studies with a wrong decision. And one claim about
-   new patients that is false by one percent.
-5. Readers: panels of 3, 5 and 8 readers who differ in four ways; share of intervals that miss the rate against *another* panel of as
-   many readers who read the same images, when all was asked and after 60 of 200 questions. With 3 readers the command shows no
-   such interval; the table shows what the same formula would do.
-6. Patients: 1 to 8 samples each, alike within a patient (correlation 0, 0.5 and 1), patients with many samples worse: share of the
-   intervals for new samples that miss, counted by patients (as the page does where a bank names them) and by samples (as it would
-   without their names), at the end and at any time.
-7. AUROC: share of its confidence sequences that miss, at the end and at any time, by strategy and stopping rule; with patients too.
-   Beside it DeLong's interval for a fixed number.
-8. Beside: a model whose difference from the mean reader is known (the mean over all examinations), and one without a difference (a new
-   reader for each image): share of intervals of the difference that miss it, and of models called better or worse.
-9. Latent: errors of the truth by majority and by Dawid and Skene, and intervals for new samples that miss the rate against the truth that
-   was drawn.
-10. Fixed: ten models on files in CheXpert's layout (500 studies, eight readers): goals decided by sequences and by intervals fixed
-   beforehand. With `--files FOLDER`, a clone of github.com/rajpurkarlab/cheXpert-test-set-labels, on the released ones too.
-11. Main decision: share of intervals of the difference at equal grade that miss it; two images per patient.
+At most 5 % of the intervals may miss the rate, at the end of an examination or at any time before it, as if somebody had stopped at
+the worst moment. Beside them stands what the page used before: Jeffreys' interval, DeLong's, each claim by itself. `README.md` says what
+is drawn in every part and what came of it. `fixed` draws files in CheXpert's layout; with `--files FOLDER`, a clone of
+github.com/rajpurkarlab/cheXpert-test-set-labels, it takes the released ones too.
 """
-
-from __future__ import annotations
 
 import csv
 from functools import cache
@@ -56,12 +34,8 @@ from retinabench.predictions.table import Predictions
 
 RATES = np.array([[0.6, 0.75, 0.9], [0.95, 0.8, 0.7]])  # specificities, sensitivities
 CLAIMS = ["sensitivity of a >= 0.7", "specificity of b >= 0.85", "sensitivity of c >= 0.8"]
-RULES = {
-    "150 questions": {"questions": 150},
-    "tolerance 1.0": {"tolerance": 1.0},
-    "patience 12": {"patience": 12},
-    "three claims": {"claim": CLAIMS},
-}
+RULES = {"150 questions": {"questions": 150}, "tolerance 1.0": {"tolerance": 1.0}, "patience 12": {"patience": 12}}
+RULES["three claims"] = {"claim": CLAIMS}
 CHEXPERT = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
 STRATEGIES = ("random", "precision", "uncertainty", "claims")
 SELECTING = ("unpredictability", "uncertainty+unpredictability")
@@ -80,31 +54,31 @@ def ends(right, asked, of=None, alpha=0.05):
 
 
 def outside(interval, value):
-    """Whether an interval, such as that of a bank, misses the value."""
     return not interval.low - 1e-9 <= value <= interval.high + 1e-9
+
+
+def answered(bank, right, sure):
+    """The bank, and answers to it that are right where `right` (n, K) says so, each with its certainty."""
+    return bank, Answers(bank, np.where(right == (bank.truth == 1), sure, 1 - sure))
 
 
 def drawn(random, samples):
     truth = (random.random((samples, 3)) < [0.5, 0.3, 0.2]).astype(np.int8)
     right = random.random((samples, 1)) < RATES[truth, np.arange(3)]
-    sure = random.uniform(0.5, 1, truth.shape)
-    bank = Bank(None, "abc", truth)
-    return bank, right, Answers(bank, np.where(right == (truth == 1), sure, 1 - sure))
+    return right, *answered(Bank(None, "abc", truth), right, random.uniform(0.5, 1, truth.shape))
 
 
 def coverage(examinations):
     title = f"Intervals that miss, in percent of the cells asked about: {examinations} examinations each"
-    print_head(
-        title,
-        "strategy | stop | this bank, end | ever | new samples, end | ever | Jeffreys, end | ever | any of 6 at once",
-    )
+    columns = "this bank, end | ever | new samples, end | ever | Jeffreys, end | ever | any of 6 at once"
+    print_head(title, f"strategy | stop | {columns}")
     for strategy in (*STRATEGIES, *SELECTING):
         for rule, options in RULES.items():
             if (strategy == "claims") > (rule == "three claims") or (strategy in SELECTING and "claim" in rule):
                 continue
             tally, together = np.zeros(7, int), 0
             for number in range(examinations):
-                bank, right, answers = drawn(np.random.default_rng([1, number]), 200)
+                right, bank, answers = drawn(np.random.default_rng([1, number]), 200)
                 found = examine(bank, answers, strategy=strategy, seed=number, **options)
                 any_missed = False
                 for place, one in enumerate(found.to_dict()["concepts"].values()):
@@ -137,19 +111,15 @@ def missed(rate, given, whole, p, selecting):
 
 def false_findings(examinations, concepts=14, samples=400):
     columns = "questions | old rule, end | ever | new rule, end | ever"
-    print_head(
-        f"Examinations with a false 'goal missed', in percent: {concepts} concepts at their goals, {examinations} each",
-        columns,
-    )
+    title = f"Examinations with a false 'goal missed', in percent: {concepts} concepts at their goals"
+    print_head(f"{title}, {examinations} each", columns)
     goals, names = np.array([0.8, 0.85]), [f"c{k}" for k in range(concepts)]
     runs = {count: np.zeros(4, int) for count in (100, 300, 1000)}
     for number in range(examinations):
         random = np.random.default_rng([2, number])
         truth = (random.random((samples, concepts)) < 0.4).astype(np.int8)
         right = random.random(truth.shape) < goals[truth]
-        bank = Bank(None, names, truth)
-        answers = Answers(bank, np.where(right == (truth == 1), 0.9, 0.1))
-        record = examine(bank, answers, questions=1000, seed=number).record
+        record = examine(*answered(Bank(None, names, truth), right, 0.9), questions=1000, seed=number).record
         counts = np.zeros((concepts, 2, 2), int)
         lacking, ever = np.zeros((2, concepts, 2), bool), np.zeros(2, bool)
         for asked, (concept, sign, prob) in enumerate(zip(record.concept, record.truth, record.prob, strict=True), 1):
@@ -172,9 +142,8 @@ def old_high(k, n):
 
 def power(studies, goal=0.85):
     columns = "rate | old rule, fixed number with power 80 % | one rate | one of 8 | one of 28"
-    print_head(
-        f"Answers about a cell until 'below {goal:.0%}' is found: median (10 to 90 %), {studies} studies each", columns
-    )
+    title = f"Answers about a cell until 'below {goal:.0%}' is found: median (10 to 90 %)"
+    print_head(f"{title}, {studies} studies each", columns)
     for p in (0.5, 0.6, 0.7, 0.75):
         stops = {m: [] for m in (1, 8, 28)}
         for number in range(studies):
@@ -209,9 +178,8 @@ def claims(studies, of=200):
                     claim.update(0, 1, bool(order[claim.asked]), claim.asked + 1)
             wrong[together] += any(claim.decided == "holds" for claim in stated)
     print_row(*(share(count, studies) for count in wrong.values()))
-    print_head(
-        "A claim '>= 85 %' in new patients of whom 84 % are answered rightly, 200 with two samples each", "it holds in"
-    )
+    title = "A claim '>= 85 %' in new patients of whom 84 % are answered rightly, 200 with two samples each"
+    print_head(title, "it holds in")
     held = 0
     for number in range(studies):
         random = np.random.default_rng([9, number])
@@ -229,20 +197,17 @@ def votes_of(random, severity, readers, population):
         ill, chance = severity > 0.6, random.random((len(severity), readers))
         seen = np.where(ill[:, None], chance < random.beta(8, 2, readers), chance > random.beta(18, 2, readers))
         return seen.astype(np.int8)[:, None]
-    strict = {
-        "strictness": lambda: random.normal(0.55, 0.08, readers),
-        "rare concept": lambda: random.normal(0.85, 0.06, readers),
-        "two schools": lambda: random.choice([0.45, 0.65], readers),
-    }[population]()
+    if population == "two schools":
+        strict = random.choice([0.45, 0.65], readers)
+    else:
+        strict = random.normal(*((0.85, 0.06) if population == "rare concept" else (0.55, 0.08)), readers)
     return (severity[:, None] + random.normal(0, 0.08, (len(severity), readers)) > strict).astype(np.int8)[:, None]
 
 
 _SEVERITY = (np.arange(100_000) + 0.5) / 100_000
 _YES = stats.norm.cdf((_SEVERITY - 0.55) / 0.15)
-REAL = (
-    1 - _YES[_SEVERITY <= 0.6].mean(),
-    _YES[_SEVERITY > 0.6].mean(),
-)  # specificity and sensitivity of the model of `read_twice`
+# specificity and sensitivity of the model of `read_twice`
+REAL = (1 - _YES[_SEVERITY <= 0.6].mean(), _YES[_SEVERITY > 0.6].mean())
 POPULATIONS = ("strictness", "rare concept", "errors at random", "two schools")
 
 
@@ -266,9 +231,8 @@ def judged(truth, votes, prob, name="majority", **options):
 @patch.object(questioning, "FEWEST", 3)  # the command shows these intervals from five readers on
 def readers(examinations):
     columns = "readers | who differ by | questions | sensitivity | specificity | accuracy | AUROC | width of the first"
-    print_head(
-        f"Intervals that miss what another panel says, in percent: {examinations} panels each, 200 images", columns
-    )
+    title = "Intervals that miss what another panel says, in percent"
+    print_head(f"{title}: {examinations} panels each, 200 images", columns)
     names = ("sensitivity", "specificity", "accuracy", "auroc")
     for count, population, questions in product((3, 5, 8), POPULATIONS, (None, 60)):
         missed, width = dict.fromkeys(names, 0), 0.0
@@ -279,12 +243,8 @@ def readers(examinations):
                 continue
             found = judged(truth, votes, prob, questions=questions, seed=number)["a"]
             yes = prob > 0.5
-            told = (
-                yes[other == 1].mean(),
-                1 - yes[other == 0].mean(),
-                np.mean(yes == other),
-                auroc_error(other, prob).auroc,
-            )
+            rates = yes[other == 1].mean(), 1 - yes[other == 0].mean()
+            told = (*rates, np.mean(yes == other), auroc_error(other, prob).auroc)
             for name, value in zip(names, told, strict=True):
                 missed[name] += outside(getattr(found, name), value)
             width += found.sensitivity.high - found.sensitivity.low
@@ -302,10 +262,7 @@ def beside(examinations):
             random, votes, _, prob, severity = read_twice(number, count, population)
             said = prob
             if model != "another":
-                said = (
-                    votes_of(random, severity, len(prob), population)[np.arange(len(prob)), 0, np.arange(len(prob))]
-                    * 1.0
-                )
+                said = votes_of(random, severity, len(prob), population)[:, 0].diagonal() * 1.0
             told = judged(majority(votes, random), votes, said, fixed=True).readers.concepts["a"].beside
             for name, one in told.items():
                 gap = one.model_minus_mean
@@ -347,9 +304,8 @@ def alike(random, patients, correlation):
 
 def patients(examinations):
     columns = "correlation | stop | by patients, end | ever | width | by samples, end | ever | width"
-    print_head(
-        f"Intervals for new samples where patients have 1 to 8, in percent: {examinations} examinations each", columns
-    )
+    title = "Intervals for new samples where patients have 1 to 8, in percent"
+    print_head(f"{title}: {examinations} examinations each", columns)
     by_patient = 0.75  # a patient's rate, and a sample's, which weighs large patients more
     by_sample = (0.9 * 10 + 0.6 * 26) / 36
     for correlation in (0.0, 0.5, 1.0):
@@ -360,9 +316,8 @@ def patients(examinations):
                 patient, right = alike(random, 60, correlation)
                 truth = (random.random((len(patient), 1)) < 0.5).astype(np.int8)
                 sure = random.uniform(0.5, 1, truth.shape)
-                bank = Bank(None, "a", truth, patient=patient)
-                answers = Answers(bank, np.where(right[:, None] == (truth == 1), sure, 1 - sure))
-                done = examine(bank, answers, strategy="uncertainty", seed=number, **options)
+                pair = answered(Bank(None, "a", truth, patient=patient), right[:, None], sure)
+                done = examine(*pair, strategy="uncertainty", seed=number, **options)
                 sample, sign, prob = done.record.about(0)
                 for side in (0, 1):
                     mine = sample[sign == side]
@@ -434,18 +389,15 @@ def in_that_layout():
     severity = random.random((500, 5))
     common = 1 - np.array([0.3, 0.16, 0.06, 0.3, 0.24])
     votes = [severity + random.normal(0, 0.1, (500, 5)) > common + random.normal(0, 0.04, 5) for _ in range(8)]
-    models = [
-        severity + random.normal(0, noise, (500, 5)) > common + random.normal(0, 0.05, 5)
-        for noise in np.linspace(0.08, 0.3, 10)
-    ]
+    noises = np.linspace(0.08, 0.3, 10)
+    models = [severity + random.normal(0, std, (500, 5)) > common + random.normal(0, 0.05, 5) for std in noises]
     return np.stack(votes, axis=2).astype(np.int8), models
 
 
 def fixed(folder):
     columns = "files | truth | goal | goals | decided by sequences | by intervals fixed beforehand"
-    print_head(
-        "Goals of ten models that are decided when every question was asked, five concepts in 500 studies", columns
-    )
+    title = "Goals of ten models that are decided when every question was asked"
+    print_head(f"{title}, five concepts in 500 studies", columns)
     files = {"drawn": in_that_layout(), **({"released": released(folder)} if folder else {})}
     for name, (votes, models) in files.items():
         bank = Bank(None, CHEXPERT, majority(votes, np.random.default_rng(0)))
@@ -455,15 +407,8 @@ def fixed(folder):
             if truth == "another panel":
                 found = {way: [enter_readers(one, panel) for one in done] for way, done in found.items()}
             for goal in (0.6, 0.7, 0.8, 0.9):
-                rates = [
-                    [
-                        rate.simultaneous
-                        for one in done
-                        for told in one.concepts.values()
-                        for rate in (told.sensitivity, told.specificity)
-                    ]
-                    for done in found.values()
-                ]
+                told = [[each for one in done for each in one.concepts.values()] for done in found.values()]
+                rates = [[r.simultaneous for one in each for r in (one.sensitivity, one.specificity)] for each in told]
                 decided = [sum(one.low >= goal or one.high < goal for one in some) for some in rates]
                 print_row(name, truth, f"{goal:.0%}", len(rates[0]), *decided)
 

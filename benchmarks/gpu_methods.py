@@ -2,22 +2,17 @@
 
     python benchmarks/gpu_methods.py                                  one GPU
     torchrun --nproc-per-node 4 benchmarks/gpu_methods.py             several, `--batch` images on each
+    … --device cpu --size 64 --width 8 --batch 4 --warm 1 --steps 12 --eager    the same lines without a card
 
-It uses what `retinabench train` uses on a card: `models/build.py`, the training loop, fused optimisers. Images lie
-on the card, so that this measures the method and not the disk. Printed per method: images per second of
-training over all cards, peak memory, the share of the card's measured rate of large bfloat16 matrix products that MAP's
-own arithmetic (3 x its forward pass per image) would need at that speed, and images per second of prediction with S = 5
-(weights drawn before: they serve all batches of a run).
+It uses what `retinabench train` uses on a card. Images lie on the card, so that this measures the method and not the disk. Printed per method:
+images per second of training over all cards, peak memory, the share of the card's measured rate of large bfloat16 matrix products that MAP's
+own arithmetic (3 x its forward pass per image) would need at that speed, and images per second of prediction with S = 5 (weights drawn
+before: they serve all batches of a run).
 
-Layers that draw are not compiled: a compiler stops at every generator, and 54 layers take it minutes for nothing. What
-fails is named and left out: a method that does not compile in `--seconds` is measured as it is, one that needs more
-memory than the card has, or once more than `--seconds`, is skipped. `--batch`
-counts images on each card, and `--warm` steps before the clock starts. `--out` is
-written after every method. Several processes cannot give up one by one: there the first failure ends the run.
-`--device cpu --size 64 --width 8 --batch 4 --warm 1 --steps 12 --eager` runs the same lines without a card.
+Layers that draw are not compiled: a compiler stops at every generator, and 54 layers take it minutes for nothing. What fails is named and left
+out: a method that does not compile in `--seconds` is measured as it is, one that needs more memory than the card has, or once more than
+`--seconds`, is skipped. Several processes cannot give up one by one: there the first failure ends the run.
 """
-
-from __future__ import annotations
 
 import argparse
 import gc
@@ -51,16 +46,12 @@ from retinabench.models.build import build_model, compile_network, draws, set_ar
 SAMPLES = 5
 
 
-class TimeIsUpError(Exception):
-    """A method took longer than it may."""
-
-
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise `TimeIsUpError` in the middle of what takes longer, compilation included; 0 is no limit."""
+    """Raise `TimeoutError` in the middle of what takes longer, compilation included; 0 is no limit."""
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise TimeIsUpError(f"not done after {seconds:g} s")
+        raise TimeoutError(f"not done after {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -86,7 +77,6 @@ class Clock:
             self.marks.append(time.process_time())
 
     def seconds(self, first: int, last: int) -> float:
-        """Seconds between two marks."""
         begin, end = self.marks[first], self.marks[last]
         if self.device.type == "cuda":
             torch.cuda.synchronize()
@@ -94,7 +84,6 @@ class Clock:
         return end - begin
 
     def median(self, first: int = 1) -> float:
-        """Median seconds of a step."""
         return statistics.median(self.seconds(k, k + 1) for k in range(first, len(self.marks) - 1))
 
     @contextmanager
@@ -144,7 +133,6 @@ def matmul_rate(device: torch.device) -> float:
 
 
 def forward_work(run: Run, size: int) -> int:
-    """Floating-point operations of one forward pass of one image."""
     model = build_model(run.model, 0).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.zeros(1, 3, size, size))
@@ -199,12 +187,10 @@ def attempt(run: Run, options: argparse.Namespace, device: torch.device) -> dict
 
 
 def method_draws(run: Run) -> bool:
-    """Say whether the method's network holds layers that draw."""
     return draws(METHODS[run.method.name].build(build_model(run.model, run.seed), run, LIKELIHOOD).model)
 
 
 def forget(device: torch.device) -> None:
-    """Give back the memory and the compiled code of the method before."""
     torch.compiler.reset()
     gc.collect()
     if device.type == "cuda":
@@ -251,7 +237,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def row(name: str, found: dict[str, Any]) -> str:
-    """One line of the table."""
     if "error" in found:
         return f"{name:12s} {found['error']}"
     memory = float("nan") if found["gigabytes"] is None else found["gigabytes"]

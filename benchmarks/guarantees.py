@@ -1,23 +1,14 @@
 """How often certified goals are broken, how many images are answered, and how many an oracle would answer.
 
     python benchmarks/guarantees.py --population population.csv --studies 300 --out guarantees.jsonl > docs/tables/guarantees.csv
-
     python benchmarks/guarantees.py --adversarial --studies 800  # populations made to break the argument of the certificate
-
     python benchmarks/guarantees.py --within --studies 300       # a threshold of its own for every site
 
-Each study draws validation patients, certifies each goal with confidence 90 %, and looks up the true risk of the certified threshold in the population: 100,000
-simulated patients whose diseased members have four images and the others one (or two eyes each), or a table of patients, as it is and in the variants of
-`interval_coverage.py`. The **oracle** knows the population: its threshold answers the most images of all that meet the goal.
-
-A sensitivity is also certified by others, at the same level: **one image** of each patient with the binomial test in a fixed sequence (a random one of as many places
-as a patient may have images, so that all images count alike), **betting** as Waudby-Smith and Ramdas (2024) do for a fixed number of patients, on sums over patients, and
-**every image** as if it were a patient of its own, which is not valid.
-
-A cell is one line of the file; a killed run is continued by the same command.
+Each study draws validation patients, certifies each goal with confidence 90 %, and looks up the true risk of the certified threshold in the
+population: 100,000 simulated patients whose diseased members have four images and the others one (or two eyes each), or a table of patients, as it
+is and in the variants of `interval_coverage.py`. The **oracle** knows the population: its threshold answers the most images of all that meet the goal.
+A sensitivity is also certified by others, at the same level (`OTHERS`). A cell is one line of the file; a killed run is continued by the same command.
 """
-
-from __future__ import annotations
 
 import csv
 import sys
@@ -50,31 +41,19 @@ GOALS: dict[str, list[str]] = {
     "referral_rate": ["referral_rate=.5"], "sensitivity, npv": ["sensitivity=.8", "npv=.9"],
     "npv, workload": ["npv=.85", "workload=.6"],
 }  # fmt: skip
-CELLS: list[tuple[str, Per, str]] = [
-    ("two eyes", "image", "selective_risk"),
-    ("1 or 4", "image", "selective_risk"),
-    ("1 or 4", "patient-image", "selective_risk"),
-    ("1 or 4", "patient-image", "npv"),
-    *(("1 or 4", "image", name) for name in list(GOALS)[1:]),
-]
+CELLS: list[tuple[str, Per, str]] = [("two eyes", "image", "selective_risk"), ("1 or 4", "image", "selective_risk")]
+CELLS += [("1 or 4", "patient-image", "selective_risk"), ("1 or 4", "patient-image", "npv")]
+CELLS += [("1 or 4", "image", name) for name in list(GOALS)[1:]]
 ZONE_GOALS = {-0.8: ["npv=.9", "sensitivity=.8", "ppv=.8"], -2.0: ["npv=.95", "sensitivity=.5", "ppv=.7"]}
-ZONE_CELLS: list[tuple[str, Per, float]] = [
-    ("two eyes", "image", -0.8),
-    ("1 or 4", "image", -0.8),
-    ("1 or 4", "patient-image", -0.8),
-    ("two eyes", "image", -2.0),
-]
+ZONE_CELLS: list[tuple[str, Per, float]] = [("two eyes", "image", -0.8), ("1 or 4", "image", -0.8)]
+ZONE_CELLS += [("1 or 4", "patient-image", -0.8), ("two eyes", "image", -2.0)]
 
 
 def draw(rng: np.random.Generator, patients: int, kind: str, per: Per, mean: float = -0.8) -> ReferralCases:
-    """Return the images of some patients; uncertainties have two decimals."""
     return draw_with_prob(rng, patients, kind, per, mean)[0]
 
 
-def draw_with_prob(
-    rng: np.random.Generator, patients: int, kind: str, per: Per, mean: float
-) -> tuple[ReferralCases, NDArray[np.float64]]:
-    """Return the images of some patients, and their probabilities with three decimals."""
+def draw_with_prob(rng, patients: int, kind: str, per: Per, mean: float) -> tuple[ReferralCases, NDArray[np.float64]]:
     disease = rng.normal(mean, 1.2, patients)
     many = np.where(disease > 0, 4, 1) if kind == "1 or 4" else np.full(patients, 2)
     patient = np.repeat(np.arange(patients), many)
@@ -194,19 +173,12 @@ COLUMNS = (
 SIMULATED = {"two eyes": "simulated: two eyes", "1 or 4": "simulated: four images (diseased) or one"}
 
 
-def simulated_cells(sizes: list[int], names: list[str]) -> Iterator[Cell]:
-    for kind, per, name in (cell for cell in CELLS if cell[2] in names):
-        goals = [Goal.parse(text) for text in GOALS[name]]
+def simulated_cell(kind: str, per: Per, goals: list[Goal], patients: int) -> Cell:
+    def seeded(seed: int | list[int], count: int) -> ReferralCases:
+        return draw(np.random.default_rng(seed), count, kind, per)
 
-        def whole(kind=kind, per=per) -> ReferralCases:
-            return draw(np.random.default_rng(99), POPULATION, kind, per)
-
-        for patients in sizes:
-
-            def drawn(study: int, patients=patients, kind=kind, per=per) -> ReferralCases:
-                return draw(np.random.default_rng([1, study]), patients, kind, per)
-
-            yield Cell((SIMULATED[kind], per, ", ".join(map(str, goals)), patients), goals, drawn, whole)
+    about = SIMULATED[kind], per, ", ".join(map(str, goals)), patients
+    return Cell(about, goals, lambda study: seeded([1, study], patients), lambda: seeded(99, POPULATION))
 
 
 REAL_CELLS: list[tuple[str, str, str]] = [
@@ -216,25 +188,20 @@ REAL_CELLS: list[tuple[str, str, str]] = [
 ]
 
 
-def real_cells(path: Path, sizes: list[int]) -> Iterator[Cell]:
-    """Studies drawn from a table of patients, whose own values are the truth."""
+def real_cell(path: Path, variant: str, per: str, goal: Goal, patients: int) -> Cell:
+    people = population(path, variant)
 
-    def view(part: rb.Predictions, per: str) -> ReferralCases:
+    def view(part: rb.Predictions) -> ReferralCases:
         return ReferralCases.of(part) if per == "image" else ReferralCases.of(rb.by_patient(part), "own")
 
-    for variant, per, text in REAL_CELLS:
-        people, goal = population(path, variant), Goal.parse(text)
+    def whole() -> ReferralCases:
+        cases = view(people.predictions(np.arange(len(people.code)), people.code))
+        return replace(cases, weight=people.weight[cases.patient]) if per == "image" else cases
 
-        def whole(people=people, per=per) -> ReferralCases:
-            cases = view(people.predictions(np.arange(len(people.code)), people.code), per)
-            return replace(cases, weight=people.weight[cases.patient]) if per == "image" else cases
+    def drawn(study: int) -> ReferralCases:
+        return view(people.study(np.random.default_rng([7, study]), patients))
 
-        for patients in sizes:
-
-            def drawn(study: int, patients=patients, people=people, per=per) -> ReferralCases:
-                return view(people.study(np.random.default_rng([7, study]), patients), per)
-
-            yield Cell((variant, per, str(goal), patients), [goal], drawn, whole, goal.target == "sensitivity")
+    return Cell((variant, per, str(goal), patients), [goal], drawn, whole, goal.target == "sensitivity")
 
 
 @dataclass(frozen=True)
@@ -254,9 +221,8 @@ class ZoneCell:
 
         def judged(ends: tuple[float | None, float | None]) -> tuple[float, ...]:
             low, high = ends
-            wrong, granted, kept = zip(
-                truths["negative"](low), truths["positive"](None if high is None else -high), strict=True
-            )
+            both = truths["negative"](low), truths["positive"](None if high is None else -high)
+            wrong, granted, kept = zip(*both, strict=True)
             return any(wrong), *granted, *kept
 
         found: dict[str, list[tuple[float, ...]]] = {"certificate": [], "plain choice": []}
@@ -272,15 +238,11 @@ class ZoneCell:
             yield row_of(self.about, name, studies, wrong, both, f"{shares[0]:.0%} + {shares[1]:.0%}", best)
 
 
-def zone_cells(sizes: list[int]) -> Iterator[ZoneCell]:
+def zone_cells(patients: int) -> Iterator[ZoneCell]:
     for kind, per, mean in ZONE_CELLS:
-        for patients in sizes:
-            name = (
-                f"{SIMULATED[kind]}, {'31' if mean == -0.8 else '11'} % of the patients"
-                if kind == "two eyes"
-                else SIMULATED[kind]
-            )
-            yield ZoneCell((name, per, "zones: " + ", ".join(ZONE_GOALS[mean]), patients), kind, per, mean)
+        share = f", {31 if mean == -0.8 else 11} % of the patients" if kind == "two eyes" else ""
+        about = f"{SIMULATED[kind]}{share}", per, "zones: " + ", ".join(ZONE_GOALS[mean]), patients
+        yield ZoneCell(about, kind, per, mean)
 
 
 WITH_MANY = ((1, 30), (0.97, 0.03)), ((1, 2, 3, 8), (0.4, 0.3, 0.2, 0.1))
@@ -313,18 +275,7 @@ def adversarial(studies: int) -> None:
                 _adversary(name, 200, edges, np.full(2, over), studies // 4, sizes=sizes, per=per, same=same)
 
 
-def _adversary(
-    name: str,
-    patients: int,
-    edges: NDArray[np.float64],
-    risks: NDArray[np.float64],
-    studies: int,
-    *,
-    ties: bool = False,
-    sizes: tuple[tuple[int, ...], tuple[float, ...]] = ((1,), (1.0,)),
-    per: Per = "image",
-    same: bool = False,
-) -> None:
+def _adversary(name, patients, edges, risks, studies, *, ties=False, sizes=((1,), (1.0,)), per="image", same=False):
     """Print how many certificates are wrong where the retained below each of (K,) uncertainties have (K,) risks."""
     places, errors = np.append(0, edges), np.append(0, risks * edges)
     rates = np.diff(errors) / np.diff(places)
@@ -384,11 +335,9 @@ def within_sites(studies: int, sizes: list[int]) -> None:
 
 
 def main() -> None:
-    """Run the simulation that is asked for."""
     kinds = {"adversarial": False, "within": False, "population": None}
-    options = parse(
-        __doc__, studies=300, patients=[100, 300, 500, 1500], only=list(GOALS), out=Path("guarantees.jsonl"), **kinds
-    )
+    sizes = {"studies": 300, "patients": [100, 300, 500, 1500], "only": list(GOALS)}
+    options = parse(__doc__, out=Path("guarantees.jsonl"), **sizes, **kinds)
     sequence.MOST_NEEDED = 0  # how many patients a refused study would have needed is not asked
     if options.within:
         return within_sites(options.studies, options.patients)
@@ -396,9 +345,11 @@ def main() -> None:
         return adversarial(options.studies)
     rows = kept_lines(options.out)
     done = {tuple(row[name] for name in COLUMNS[:4]) for row in rows}
-    cells: list[Cell | ZoneCell] = [*simulated_cells(options.patients, options.only)]
+    asked = [(kind, per, [*map(Goal.parse, GOALS[name])]) for kind, per, name in CELLS if name in options.only]
+    cells: list[Cell | ZoneCell] = [simulated_cell(*one, patients) for one in asked for patients in options.patients]
     for patients in (300, 1000) if options.population else ():
-        cells += [*real_cells(options.population, [patients]), *zone_cells([patients])]
+        cells += [real_cell(options.population, *where, Goal.parse(goal), patients) for *where, goal in REAL_CELLS]
+        cells += zone_cells(patients)
     for cell in cells:
         if cell.about not in done:
             rows += (new := list(cell.rows(options.studies)))

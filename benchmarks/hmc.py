@@ -1,45 +1,55 @@
-"""Leapfrog steps per second of the reference sampler, beside numpyro's HMC; and the time of R-hat and W.
+"""Leapfrog steps per second of the reference sampler, beside numpyro's HMC; the time of R-hat and W; and the sampler on a GPU.
 
     python benchmarks/hmc.py fundus
     python benchmarks/hmc.py energy-gap --data ../shared/data/uci/energy
-    python benchmarks/hmc.py measures
+    python benchmarks/hmc.py measures    # split and rank R-hat and W of 10,000 points with 1,000 samples; goals 5 s and 2 GB
+    python benchmarks/hmc.py gpu         # needs one; the data are drawn. --toy: the same lines on the processor, at a size that says nothing
 
-Both samplers follow the same potential from the same weights with the same step size and number of steps, on one core, in
-one process, taking turns; a round is one transition of all chains, and the medians of the rounds are compared. Values
-and gradients are compared first. numpyro's chains are vectorised or one after the other, whichever is faster. Seconds
-are the processor's, which other work on the machine does not stretch much. Without numpyro (pip install numpyro) only our own
-side is measured. `measures`: split and rank R-hat and W of 10,000 points with 1,000 samples; goals 5 s and 2 GB.
+Both samplers follow the same potential from the same weights with the same step size and number of steps, on one core, in one process, taking turns;
+a round is one transition of all chains, and the medians of the rounds are compared, in processor seconds. Values and gradients are compared first.
+numpyro's chains are vectorised or one after the other, whichever is faster. Without numpyro (pip install numpyro) only our own side is measured.
+
+On a GPU: values and gradients of both targets against the processor's in float64, in float64 (the formulas) and in float32 (as chains are run), by
+the call that records the graph and by one that replays it with other weights; leapfrog steps per second, every operation launched (eager), and the
+recorded graph; and the time of a reference of `fundus`, 4 chains of 20 + 20 transitions, far too short to pass.
 """
-
-from __future__ import annotations
 
 import math
 import os
 import resource
 import statistics
+import tempfile
 import time
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
-import argparse
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from toolkit import seconds
+from toolkit import parse, seconds
+from torch import Tensor
 
+from retinabench.data.dataset import ArrayDataset
 from retinabench.fidelity.distances import wasserstein
 from retinabench.fidelity.reference.convergence import rank_rhat, split_rhat
-from retinabench.fidelity.targets.data import load
-from retinabench.fidelity.targets.density import Density
-from retinabench.fidelity.targets.target import TARGETS
+from retinabench.fidelity.reference.make_reference import make_reference
+from retinabench.fidelity.targets.data import TargetData, load
+from retinabench.fidelity.targets.density import Density, Recorded
+from retinabench.fidelity.targets.target import TARGETS, Target
 from retinabench.methods import hmc
 
 STEP = {"fundus": 0.002, "energy-gap": 0.0001}
 CHAINS = {"fundus": 4, "energy-gap": 8}
 STEPS = {"fundus": 5, "energy-gap": 200}
 GOAL = {"fundus": 15.0, "energy-gap": 1.5}
+ON_GPU = {"energy-gap": (200, 8, 64, 512), "fundus": (20, 4, 16)}  # steps, and numbers of chains
+# Relative to the largest; sums of up to 2,000 terms in another order. Convolutions in TF32 are 1e-3 apart: too much.
+APART = {torch.float64: 1e-10, torch.float32: 1e-4}
+ROUNDS = 5
 
 
 def measures():
@@ -47,11 +57,8 @@ def measures():
     draws = random.normal(size=(10_000, 1000)).astype(np.float32)
     other = random.normal(size=(10_000, 1000)).astype(np.float32)
     chains = draws.T.reshape(4, 250, 10_000)
-    work = {
-        "W": partial(wasserstein, draws, other),
-        "split R-hat": partial(split_rhat, chains),
-        "rank R-hat": partial(rank_rhat, chains),
-    }
+    work = {"W": partial(wasserstein, draws, other)}
+    work |= {"split R-hat": partial(split_rhat, chains), "rank R-hat": partial(rank_rhat, chains)}
     for name, function in work.items():
         took = seconds(function, time.process_time)
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
@@ -59,7 +66,6 @@ def measures():
 
 
 def rounds(samplers, chains, steps, count):
-    """Run the samplers one after the other, in several rounds; print steps per second and return the medians."""
     times = {name: [] for name in samplers}
     for _ in range(count):
         for name, function in samplers.items():
@@ -79,9 +85,8 @@ def ours(density, weights, step, steps):
     generator = torch.Generator().manual_seed(0)
 
     def transition():
-        hmc.transition(
-            density, state, prior_variance=density.target.prior_variance, step=step, steps=steps, generator=generator
-        )
+        prior = density.target.prior_variance
+        hmc.transition(density, state, prior_variance=prior, step=step, steps=steps, generator=generator)
 
     return transition
 
@@ -169,26 +174,112 @@ def theirs(density, weights, step, steps):
     return {"numpyro, vectorised": vectorised, "numpyro, one after the other": sequential}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=[*CHAINS, "measures"], nargs="?", default="fundus")
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--chains", type=int)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, help="leapfrog steps of a transition")
-    options = parser.parse_args()
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    if options.what == "measures":
-        return measures()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+def data_of(chosen: Target, *, toy: bool) -> TargetData:
+    """Drawn retinas as the target has them; for `energy-gap`, whose files are the user's to bring, points of their shape."""
+    if chosen.name == "fundus" and not toy:
+        return load(chosen)
+    count, random = 12 if toy else chosen.train, np.random.default_rng(0)
+    if chosen.name == "energy-gap":
+        inputs = random.normal(size=(count, 8))
+        truth = inputs.sum(axis=1) + random.normal(size=count)
+    else:
+        inputs, truth = random.integers(0, 255, (count, 28, 28, 3), dtype=np.uint8), random.integers(0, 5, count)
+    train = ArrayDataset(inputs, truth, np.full(count, "train"))
+    return TargetData(train, replace(train, groups=np.full(count, "in_domain")))
 
+
+def draw(chosen: Target, chains: int, seed: int) -> Tensor:
+    """Weights of half the prior's deviation, where chains start, (K, P)."""
+    generator = torch.Generator().manual_seed(seed)
+    return 0.5 * math.sqrt(chosen.prior_variance) * torch.randn(chains, chosen.parameters, generator=generator)
+
+
+def check(chosen: Target, data: TargetData, device: str) -> bool:
+    """Print how far the device's values and gradients are from the processor's; return whether that is near enough."""
+    truth, right = Density.of(chosen, data, dtype=torch.float64), True
+    for dtype, limit in APART.items():
+        density = Density.of(chosen, data, device, dtype)
+        for call, seed in (("first call", 1), ("second call", 2)):
+            weights = draw(chosen, 3, seed)
+            pairs = zip(density(weights.to(device, dtype)), truth(weights.double()), strict=True)
+            apart = [float((found.cpu() - true).abs().max() / true.abs().max()) for found, true in pairs]
+            near = all(x < limit for x in apart)  # no number is not near
+            right = right and near
+            said = f"values apart by {apart[0]:.1e}, gradients by {apart[1]:.1e}, relative to the largest"
+            verdict = "right" if near else f"WRONG, the limit is {limit:.0e}"
+            print(f"{chosen.name}, {dtype}, {call}: {said}: {verdict}", flush=True)
+    return right
+
+
+def speed(log_likelihood: hmc.LogLikelihood, weights: Tensor, chosen: Target, steps: int, rounds: int) -> float:
+    state = hmc.start(log_likelihood, weights)
+
+    def walk() -> None:
+        hmc.leapfrog(log_likelihood, state, torch.zeros_like(weights), chosen.prior_variance, STEP[chosen.name], steps)
+        if weights.is_cuda:
+            torch.cuda.synchronize()
+
+    times = [seconds(walk) for _ in range(rounds + 1)]
+    return steps / statistics.median(times[1:])  # the first one warms up
+
+
+def speeds(chosen: Target, data: TargetData, device: str, *, toy: bool) -> None:
+    density = Density.of(chosen, data, device)
+    steps, rounds = (2, 1) if toy else (ON_GPU[chosen.name][0], ROUNDS)
+    for chains in ON_GPU[chosen.name][1:][: 1 if toy else None]:
+        weights = draw(chosen, chains, 1).to(device)
+        recorded = Recorded(density.compute) if weights.is_cuda else density.compute
+        eager, graph = (speed(way, weights, chosen, steps, rounds) for way in (density.compute, recorded))
+        numbers = f"{eager:12,.1f} {chains * eager:12,.0f} {graph:12,.1f} {chains * graph:12,.0f} {graph / eager:8.2f}"
+        print(f"{chosen.name:12s} {chains:6d} {numbers}", flush=True)
+
+
+def short_reference(chosen: Target, data: TargetData, device: str, *, toy: bool) -> None:
+    length, step = (10, 0.05) if toy else (20, None)
+    made = []
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"chains": 4, "burn_in": length, "keep": length, "seed": 0, "step": step, "device": device}
+        took = seconds(lambda: made.append(make_reference(chosen, data, Path(folder), **options)))
+    about = made[0].about
+    acceptance = ", ".join(f"{rate:.2f}" for rate in about.acceptance)
+    print(
+        f"reference of {chosen.name}, 4 chains of {length} + {length} transitions of {about.steps} steps, and as "
+        f"many of half the step as its check asks: {took:.1f} s; acceptance {acceptance}"
+    )
+
+
+def on_gpu(*, toy: bool) -> int:
+    """Exit code: 1 where the numbers are apart. On a processor nothing is recorded, and both ways are the same."""
+    if not toy and not torch.cuda.is_available():
+        raise SystemExit("PyTorch finds no GPU; --toy runs the same lines without one")
+    device = "cpu" if toy else "cuda"
+    print(f"{'CPU' if toy else torch.cuda.get_device_name()}, torch {torch.__version__}")
+    data = {name: data_of(TARGETS[name], toy=toy) for name in ON_GPU}
+    right = [check(TARGETS[name], data[name], device) for name in ON_GPU]
+    print(f"{'leapfrog steps/s':12s} chains   eager/chain        total  graph/chain        total graph/eager")
+    for name in ON_GPU:
+        speeds(TARGETS[name], data[name], device, toy=toy)
+    name = "energy-gap" if toy else "fundus"  # whose trajectories are short enough for a test
+    short_reference(TARGETS[name], data[name], device, toy=toy)
+    return 0 if all(right) else 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(__doc__, arguments, what=("fundus",), data=None, chains=0, rounds=7, steps=0, toy=False)
+    (task,) = options.what
+    if task == "gpu":
+        return on_gpu(toy=options.toy)
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    if task == "measures":
+        measures()
+        return 0
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
-    task, step, steps = options.what, STEP[options.what], options.steps or STEPS[options.what]
+    step, steps = STEP[task], options.steps or STEPS[task]
     chains = options.chains or CHAINS[task]
     chosen = TARGETS[task]
     density = Density.of(chosen, load(chosen, options.data))
-    generator = torch.Generator().manual_seed(1)
-    start = 0.5 * math.sqrt(chosen.prior_variance) * torch.randn(chains, chosen.parameters, generator=generator)
+    start = draw(chosen, chains, 1)
     samplers = {"ours": ours(density, start, step, steps)}
     samplers["ours"]()
     try:
@@ -200,8 +291,8 @@ def main():
     if len(middle) > 1:
         best = min(value for name, value in middle.items() if name != "ours")
         print(f"ours is {best / middle['ours']:.2f} times as fast as numpyro's better way (goal: {GOAL[task]})")
-    return None
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -2,20 +2,17 @@
 
     python benchmarks/interval_coverage.py --population population.csv --studies 240 --processes 2 --out coverage.jsonl
 
-**A finite population.** `--population` names a table with image_id, patient_id, label and prob, such as a real model's predictions. Its patients are drawn
-with replacement, its own scores are the truth. Variants: `usual` as it is, `rare` (patients without disease drawn ten times as often) and `accurate` (85 % of the
-wrong probabilities are mirrored).
+**A finite population.** `--population` names a table with image_id, patient_id, label and prob, such as a real model's predictions. Its patients are
+drawn with replacement, its own scores are the truth. Variants: `usual` as it is, `rare` (patients without disease drawn ten times as often) and
+`accurate` (85 % of the wrong probabilities are mirrored).
 
-**Simulated models.** Patients with two eyes, which share the severity of the disease and how hard they are to read; `retinabench.compare` and
-`retinabench.rank` test two models that are equally good. The truth is the score of 400,000 patients. Settings: `simulated` (accuracy .83,
-prevalence 31 %), `calibrated`, and `domains`: half of the patients come from a shifted domain on which the model is worse, for the joint and the
-balanced set.
+**Simulated models.** Patients with two eyes, which share the severity of the disease and how hard they are to read; two models that are equally good are
+compared. The truth is the score of 400,000 patients. Settings: `simulated` (accuracy .83, prevalence 31 %), `calibrated`, and `domains`: half of the
+patients come from a shifted domain on which the model is worse, for the joint and the balanced set.
 
-A study is one line of the file, which is a function of the setting, the number of patients, and the number of the study: a killed run
-is continued by the same command, and more studies only add lines. Studies that nothing was chosen on begin at another `--first`. `--table` prints the tables of a file without computing.
+A study is one line of the file, a function of setting, number of patients and its own number: a killed run is continued by the same command, and more
+studies only add lines. Studies that nothing was chosen on begin at another `--first`. `--table` prints the tables of a file without computing.
 """
-
-from __future__ import annotations
 
 import csv
 import sys
@@ -75,16 +72,9 @@ def models(rng: np.random.Generator, patients: int, setting: str) -> list[rb.Pre
     if setting == "calibrated":  # labels are drawn from the first model's probability, correlated in both eyes
         shared = np.sqrt(0.7) * rng.normal(size=patients)[patient] + np.sqrt(0.3) * rng.normal(size=eye)
         label = (norm.cdf(shared) < found[0]).astype(int)
-    return [
-        rb.Predictions(
-            np.char.mod("i%d", np.arange(eye)),
-            label,
-            prob,
-            patient_id=np.char.mod("p%d", patient),
-            domain=np.where(shifted, "shifted", "in_domain"),
-        )
-        for prob in found
-    ]
+    ids, patients = np.char.mod("i%d", np.arange(eye)), np.char.mod("p%d", patient)
+    domain = np.where(shifted, "shifted", "in_domain")
+    return [rb.Predictions(ids, label, prob, patient_id=patients, domain=domain) for prob in found]
 
 
 class Population:
@@ -94,12 +84,8 @@ class Population:
         table = rb.read_predictions(path)
         patients, code = np.unique(np.asarray(table.patients), return_inverse=True)
         rows = np.argsort(code, kind="stable")
-        self.label, self.prob, self.code, self.grade = (
-            table.label[rows],
-            table.prob[rows].copy(),
-            code[rows],
-            table.grade,
-        )
+        self.label, self.prob = table.label[rows], table.prob[rows].copy()
+        self.code, self.grade = code[rows], table.grade
         self.start = np.searchsorted(self.code, np.arange(len(patients) + 1))
         weight = np.ones(len(patients), np.intp)
         if variant == "accurate":
@@ -124,19 +110,16 @@ class Population:
         return -np.diff(np.column_stack([*above, np.zeros(len(x))]), axis=1)
 
     def study(self, rng: np.random.Generator, patients: int) -> rb.Predictions:
-        """Patients drawn with replacement, each as a patient of its own."""
         drawn = rng.choice(len(self.weight), size=patients, p=self.weight)
         rows = [np.arange(self.start[k], self.start[k + 1]) for k in drawn]
         patient = np.repeat(np.arange(patients), [len(own) for own in rows])
         return self.predictions(np.concatenate(rows), patient)
 
     def predictions(self, rows: Any, patient: Any) -> rb.Predictions:
-        """Some rows as a file of their own."""
         names = np.char.mod("i%d", np.arange(len(rows)))
         graded = {} if self.grade is None else {"grade": self.grade[rows], "grade_prob": self.grade_prob[rows]}
-        return rb.Predictions(
-            names, self.label[rows], self.prob[rows], patient_id=np.char.mod("p%d", patient), **graded
-        )
+        patients = np.char.mod("p%d", patient)
+        return rb.Predictions(names, self.label[rows], self.prob[rows], patient_id=patients, **graded)
 
     @cached_property
     def whole(self) -> Whole:
@@ -144,7 +127,6 @@ class Population:
         return Whole(self.predictions(np.arange(len(self.code)), self.code), self.code, self.times)
 
     def truth(self) -> dict[str, float]:
-        """The scores of the whole population."""
         every = self.predictions(np.arange(len(self.code)), self.code)
         (images,) = image_sets(every, referral_uncertainty(every)[0])
         return values_of(images.cases.weighted(self.weight[self.code] * len(self.weight)))
@@ -163,7 +145,6 @@ def values_of(whole: Weighted) -> dict[str, float]:
 
 @cache
 def truth(setting: str, table: Path | None) -> dict[str, dict[str, float]]:
-    """Set -> score -> its value in the population."""
     if setting in VARIANTS and table is not None:
         return {"in_domain": population(table, setting).truth()}
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -176,7 +157,6 @@ def truth(setting: str, table: Path | None) -> dict[str, dict[str, float]]:
 
 
 def ends_of(predictions: rb.Predictions, number: int) -> dict[str, dict[str, Any]]:
-    """Set -> score -> the ends of its interval."""
     specs = [SCORES[name] for name in ON_REQUEST]
     scored, draws = score_and_replicates(predictions, ScoreSettings(bootstrap=REPLICATES, seed=number), specs)
     wholes = {images.name: images.whole for images in image_sets(predictions, referral_uncertainty(predictions)[0])}
@@ -191,7 +171,6 @@ def ends_of(predictions: rb.Predictions, number: int) -> dict[str, dict[str, Any
 
 
 def study(task: tuple[str, int, int], table: Path | None) -> dict[str, Any]:
-    """The intervals and p-values of one study."""
     setting, patients, number = task
     told = {"setting": setting, "patients": patients, "study": number}
     if setting in VARIANTS and table is not None:
@@ -215,7 +194,6 @@ def study(task: tuple[str, int, int], table: Path | None) -> dict[str, Any]:
 
 
 def plain_ends(interval: Any) -> list[float | None]:
-    """The ends of an interval as JSON has them."""
     return [_plain(interval.low), _plain(interval.high)]
 
 
@@ -227,15 +205,13 @@ def coverage(found: list[dict[str, Any]], table: Path | None) -> Iterator[tuple[
     """Per setting, patients, set and score: studies with an interval, all studies, shares that hold, lie above, and below the truth; median width."""
     groups: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for one in found:
-        lesser = one["less"] | (
-            {} if one["setting"] == "calibrated" else {"a - b": one["difference"]}
-        )  # less the truth
+        # less the truth
+        lesser = one["less"] | ({} if one["setting"] == "calibrated" else {"a - b": one["difference"]})
         for name, scores in (one["ends"] | lesser).items():
             for key, ends in scores.items():
                 true = 0.0 if name in lesser else truth(one["setting"], table)[name].get(key, np.nan)
-                groups[one["setting"], one["patients"], name, key].append(
-                    [np.nan if end is None else end - true for end in ends]
-                )
+                about = one["setting"], one["patients"], name, key
+                groups[about].append([np.nan if end is None else end - true for end in ends])
     studies = Counter((one["setting"], one["patients"]) for one in found)
     for key, ends in groups.items():
         known = np.array([pair for pair in ends if not np.isnan(pair).any()]).reshape(-1, 2)
@@ -249,7 +225,6 @@ SETS = "sets of grades: mean coverage, mean size"
 
 
 def print_tables(found: list[dict[str, Any]], table: Path | None) -> None:
-    """Print the coverage of every interval, that of the sets of grades, and the size of every test, as CSV."""
     rows: list[tuple[Any, ...]] = []
     for *key, number, of, held, above, below, width in coverage(found, table):
         rows.append((*key, of, *(f"{100 * share:.1f}" for share in (number / of, held, above, below)), f"{width:.3g}"))
@@ -274,7 +249,6 @@ def print_tables(found: list[dict[str, Any]], table: Path | None) -> None:
 
 
 def main() -> None:
-    """Run the studies that the file lacks, and print the tables."""
     studies = {"studies": 500, "first": 0, "patients": list(PATIENTS), "settings": [*VARIANTS, *SETTINGS]}
     options = parse(__doc__, population=None, processes=1, out=Path("coverage.jsonl"), table=False, **studies)
     table = options.population

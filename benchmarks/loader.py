@@ -7,8 +7,6 @@ preprocessing. Both are read in the same shuffled order, in batches of 64, by on
 round measures everything once; ratios are taken within rounds, and the median round is printed.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
@@ -46,7 +44,6 @@ class ImageFiles(Dataset):
 
 
 def write_both(folder: Path, size: int, images: int):
-    """Draw at least `images` images as shards and as JPEG files; return the data set and the files."""
     data = prepare("synthetic", folder / "drawn", recipe=Recipe(size=size), images=images)
     files = [folder / f"{k:05d}.jpeg" for k in range(images)]
     for image, file in zip(data.images(np.arange(images)), files, strict=True):
@@ -65,7 +62,6 @@ def speed(batches, images: int, work=lambda batch, labels: None) -> float:
 
 
 def training_step(run):
-    """Return what the demo's training does with a batch: forward, backward, step."""
     model = build_model(run.model, run.seed)
     optimizer = make_optimizer(model.train(), run.optimizer)
 
@@ -79,7 +75,6 @@ def training_step(run):
 
 
 def measure(size: int, images: int, rounds: int, folder: Path) -> dict[str, np.ndarray]:
-    """Return images per second (rounds,) of every way of reading."""
     data, files = write_both(folder, size, images)
     rows = np.random.default_rng(0).permutation(images)
     labels = torch.from_numpy(data.label[:images].astype(np.float32))

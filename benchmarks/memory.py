@@ -15,8 +15,6 @@ see: its activations are counted as MAP's, and a gradient of all weights for eac
 while it trains (SWAG, SGLD and the like) go to the disk and are not counted.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from collections.abc import Callable, Sequence
@@ -51,8 +49,6 @@ class BegunError(Exception):
 
 
 def begun(run: Run, batches: Batches) -> tuple[Callable[..., dict[str, Tensor]], nn.Module, torch.optim.Optimizer]:
-    """Return objective, network and optimiser of a method as its training begins."""
-
     def stop(*given: object) -> None:
         raise BegunError(*given[:3])
 
@@ -108,16 +104,14 @@ def bytes_of(run: Run, size: int) -> tuple[float, float]:
 
 
 def fits(card: float, image: float, beside: float) -> int:
-    """Images of a forward and backward pass that a card of so many GB takes."""
     return max(0, int((USABLE * card * 1e9 - beside) // image))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(__doc__, arguments, methods=COUNTABLE, model="resnet50", size=512)
     table = csv.writer(sys.stdout, lineterminator="\n")
-    table.writerow(
-        [f"{options.model}, {options.size} px", "GB per image", "GB beside", *(f"{card} GB" for card in CARDS)]
-    )
+    cards = [f"{card} GB" for card in CARDS]
+    table.writerow([f"{options.model}, {options.size} px", "GB per image", "GB beside", *cards])
     for name in options.methods:
         for kind in ("float32", "bfloat16"):
             words = [

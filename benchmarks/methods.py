@@ -1,15 +1,12 @@
 """What a method costs: a training step and S = 5 predictions relative to MAP's, processor time of one thread, paired in one run.
 
-`python benchmarks/methods.py [--methods NAME …] [--width 32] [--rounds 5] [--steps 8]`. Every round times MAP and then the method; the ratio of a
-round is that of the two medians, and the figure is the median over rounds. The steps are those of the real training
-loop, loading included. Ensembles in one network have five members. A prediction is one of several batches of the size that runs predict; weights that serve all of
-them are drawn anew for each prediction. Beside others
-neighbours in the cache disturb: it prints the load.
+    python benchmarks/methods.py [--methods NAME …] [--width 32] [--rounds 5] [--steps 8]
+    python benchmarks/methods.py --heads map vbll    # the 60 epochs of a head on features that are there, beside a plain loop
 
-`python benchmarks/methods.py --heads map vbll` times the 60 epochs of a head on features that are there, checkpoints included, beside a plain loop.
+Every round times MAP and then the method; the ratio of a round is that of the two medians, and the figure is the median over rounds. The steps are
+those of the real training loop, loading included. Ensembles in one network have five members. A prediction is one of several batches of the size that
+runs predict; weights that serve all of them are drawn anew for each prediction. Neighbours in the cache disturb: it prints the load.
 """
-
-from __future__ import annotations
 
 import os
 
@@ -49,7 +46,6 @@ CPU = torch.device("cpu")
 
 
 def step_time(run: Run) -> float:
-    """Median seconds of one training step, the first one left out."""
     clock, batches = Clock(CPU), make_batches(run, load_task(run.data, run.task), CPU)
     METHODS[run.method.name].fit(build_model(run.model, run.seed), batches, run, Checkpoint(progress=clock), LIKELIHOOD)
     return clock.median()
@@ -111,9 +107,8 @@ def frozen_heads(names: list[str], rounds: int) -> None:
 
     def plain() -> None:
         model, config = head(), next(iter(runs.values())).optimizer
-        optimizer = torch.optim.SGD(
-            model.parameters(), config.lr, config.momentum, weight_decay=2 * config.l2, nesterov=True
-        )
+        options = {"lr": config.lr, "momentum": config.momentum, "weight_decay": 2 * config.l2}
+        optimizer = torch.optim.SGD(model.parameters(), **options, nesterov=True)
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.epochs * batches.steps)
         for _ in range(config.epochs):
             for rows in torch.randperm(len(batches.train)).split(BATCH):
@@ -132,9 +127,8 @@ def frozen_heads(names: list[str], rounds: int) -> None:
     for name, run in runs.items():
         clocks = (partial(seconds, one, time.process_time) for one in (plain, partial(ours, run)))
         times, spread, pairs = ratio(*clocks, rounds)
-        print(
-            f"60 epochs of a {name} head: {times:.2f} ± {spread:.2f} of a plain loop's {pairs[0][0]:.2f} s", flush=True
-        )
+        said = f"{times:.2f} ± {spread:.2f} of a plain loop's {pairs[0][0]:.2f} s"
+        print(f"60 epochs of a {name} head: {said}", flush=True)
 
 
 def main() -> None:
@@ -162,9 +156,8 @@ def main() -> None:
             step, spread, _ = ratio(lambda: step_time(reference), lambda run=run: step_time(run), options.rounds)
             answer, wide, _ = ratio(once, predictor(run), options.rounds)
             limits = STEP_LIMIT.get(name, ""), PREDICTION_LIMIT.get(name, 1.1 * SAMPLES)
-            print(
-                f"{name:12s} {step:6.2f} {spread:5.2f} {limits[0]!s:>6s}   {answer:6.2f} {wide:5.2f} {limits[1]:6.1f}"
-            )
+            trained = f"{name:12s} {step:6.2f} {spread:5.2f} {limits[0]!s:>6s}"
+            print(f"{trained}   {answer:6.2f} {wide:5.2f} {limits[1]:6.1f}")
         try:
             for layers in ("Flipout", "Reparameterization"):
                 clocks = (lambda: step_time(reference), lambda layers=layers: foreign(reference, options.steps, layers))

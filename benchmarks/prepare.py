@@ -2,15 +2,11 @@
 
     python benchmarks/prepare.py IMAGE… [--size 512] [--rounds 15] [--side 256]
 
-Without images it draws one of 4288 x 2848 pixels, which compresses worse than a real one. Every round times all
-contestants one after the other on the same images, in processor time; printed are medians over the rounds of
-images per second and of the ratios within a round. The opponent is the Retina Benchmark's pipeline: OpenCV decodes all
-pixels, scales to a radius of 300, subtracts the Gaussian, masks, crops and encodes a JPEG, on one thread; the second one
-decodes at the smallest scale that keeps that radius. The limit is Pillow decoding at the reduced scale that ours asks for,
-and nothing else. `--side` makes small files of the images first: their fields of view, cut out, at this side.
+Without images it draws one of 4288 x 2848 pixels, which compresses worse than a real one. Every round times all contestants one after the other on the
+same images, in processor time; printed are medians over the rounds. The opponent is the Retina Benchmark's pipeline: OpenCV decodes all pixels, scales
+to a radius of 300, subtracts the Gaussian, masks, crops and encodes a JPEG, on one thread; the second one decodes at the smallest scale that keeps that
+radius. The limit is Pillow decoding at the reduced scale that ours asks for, and nothing else. `--side` first cuts out the fields of view, at this side.
 """
-
-from __future__ import annotations
 
 import os
 
@@ -27,7 +23,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 from PIL import Image
-from toolkit import parse
+from toolkit import parse, seconds
 
 from retinabench.data.preprocessing.graham import square_box, working_side
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
@@ -58,7 +54,6 @@ def opencv_reduced(data, size):
 
 
 def small(data, side):
-    """A JPEG of the field of view, cut out, as data sets for small networks are shared."""
     sink = io.BytesIO()
     with Image.open(io.BytesIO(data)) as opened:
         rgb = opened.convert("RGB")
@@ -84,7 +79,6 @@ CONTESTANTS = {
 
 
 def drawn():
-    """A full-size JPEG of a drawn retina."""
     retina = Image.fromarray(draw(0, size=512, masks=False).image).resize((2848, 2848))
     frame = Image.new("RGB", (4288, 2848))
     frame.paste(retina, (720, 0))
@@ -93,15 +87,11 @@ def drawn():
     return sink.getvalue()
 
 
-def seconds(contestant, images, size):
-    begin = time.process_time()
-    for data in images:
-        contestant(data, size)
-    return (time.process_time() - begin) / len(images)
+def each(contestant, images, size):
+    return seconds(lambda: [contestant(data, size) for data in images], time.process_time) / len(images)
 
 
 def peak(name, paths, size, side):
-    """Peak memory in MB of a fresh process that runs one contestant."""
     arguments = [sys.executable, __file__, *paths, "--size", str(size), "--peak", name, "--side", str(side)]
     return float(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
 
@@ -113,30 +103,27 @@ def main():
     if chosen.side:
         images = [small(data, chosen.side) for data in images]
     if chosen.peak:
-        seconds(CONTESTANTS[chosen.peak], images, chosen.size)
+        each(CONTESTANTS[chosen.peak], images, chosen.size)
         # Not `ru_maxrss`, which a process inherits from the one that starts it.
         status = Path("/proc/self/status").read_text()
         print(int(status.partition("VmHWM:")[2].split()[0]) / 1024)
         return
     rounds = []
     for number in range(chosen.rounds + 1):
-        took = {name: seconds(contestant, images, chosen.size) for name, contestant in CONTESTANTS.items()}
+        took = {name: each(contestant, images, chosen.size) for name, contestant in CONTESTANTS.items()}
         rounds += [took] if number else []  # the first warms the caches up
     print(f"{len(images)} images, to {chosen.size} px, {chosen.rounds} rounds, one core")
-    print(
-        f"{'':28s}{'images/s':>10s}{'x OpenCV':>10s}{'x reduced':>11s}{'x decoding':>12s}{'peak MB':>9s}{'EyePACS, 1 core':>17s}"
-    )
+    print(f"{'':28s}  images/s  x OpenCV  x reduced  x decoding  peak MB  EyePACS, 1 core")
     for name in CONTESTANTS:
-        each = statistics.median(took[name] for took in rounds)
+        middle = statistics.median(took[name] for took in rounds)
         faster = statistics.median(took["OpenCV, as released"] / took[name] for took in rounds)
         reduced = statistics.median(took["OpenCV, reduced decoding"] / took[name] for took in rounds)
         slower = statistics.median(took[name] / took["decoding alone, reduced"] for took in rounds)
         memory = peak(name, chosen.images, chosen.size, chosen.side)
-        hours = EYEPACS * each / 3600
-        print(f"{name:28s}{1 / each:10.1f}{faster:10.2f}{reduced:11.2f}{slower:12.2f}{memory:9.0f}{hours:15.2f} h")
-    print(
-        "required of graham, corrected: at least 1 x both of OpenCV; at 512 px of full files 2 x OpenCV, at most 2 x decoding"
-    )
+        hours = EYEPACS * middle / 3600
+        print(f"{name:28s}{1 / middle:10.1f}{faster:10.2f}{reduced:11.2f}{slower:12.2f}{memory:9.0f}{hours:15.2f} h")
+    full = "at 512 px of full files 2 x OpenCV, at most 2 x decoding"
+    print(f"required of graham, corrected: at least 1 x both of OpenCV; {full}")
 
 
 if __name__ == "__main__":

@@ -8,26 +8,12 @@
     python benchmarks/real.py curve --source ~/idrid --out results-real      # AUROC by the number of training images; minutes
     python benchmarks/real_findings.py --out results-real                    # scores what is there, and makes the tables
 
-`--source` is the data set as `retinabench prepare idrid` reads it. A stopped command continues where it was.
-
-Every method is cross-validated: five patient-disjoint folds, two divisions of the patients, each with several seeds. Every image,
-undamaged and under nine kinds of damage at five strengths (the official test images at all strengths, the others at strength 3), is
-predicted by the run that did not see its patient.
-
-heads: heads on the features of EfficientNet-Lite0 at 320 px (the preset `real/frozen`), `--seeds` of each division; and the heads
-of MAP on eight views of each image (`tta`).
-
-search: every point of a small grid is a 5-fold cross-validation of the 413 training images alone; the lowest NLL wins.
-
-finetuned: the preset `real/finetuned` trains the last convolution and the head. What that convolution reads never changes, so it
-is computed once, and each training takes seconds.
-
-views: seven mirrored and turned views, predicted by the fine-tuned networks of MAP that did not see the patient.
-
-scratch: the preset `real/small` (ResNet-18 of width 16, 128 px, 60 epochs); MAP and MC dropout, damage of strength 3.
+`--source` is the data set as `retinabench prepare idrid` reads it. A stopped command continues where it was. Every method is cross-validated:
+five patient-disjoint folds, two divisions of the patients, each with several seeds. Every image, undamaged and under nine kinds of damage at
+five strengths (the official test images at all strengths, the others at strength 3), is predicted by the run that did not see its patient.
+Heads and searches are those of the preset `real/frozen`, networks from scratch those of `real/small`. `real/finetuned` trains the last
+convolution and the head: what that convolution reads never changes, so it is computed once, and each training takes seconds.
 """
-
-from __future__ import annotations
 
 import os
 
@@ -35,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -43,7 +29,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from toolkit import print_head, print_row
+from toolkit import parse, print_head, print_row
 from torch import Tensor, nn
 
 from retinabench.core.errors import InputError, WorkError
@@ -80,53 +66,38 @@ SIZE, SCRATCH_SIZE, FOLDS, REPEATS, EVERYWHERE = 320, 128, 5, 2, 3
 TRUNK = ModelConfig(name="efficientnet_lite0", weights="imagenet", pool="mean_max", trained="head")
 MANY, PRIOR = "method.samples=64", "optimizer.l2_on=everything"
 COLD = ["method.temperature=0.001", PRIOR]
+ANCHORED = ["method=ensemble", "method.member=anchored", "method.members=5", PRIOR]
+SEQUENTIAL = ["method=sequential_anchored", "method.samples=10", PRIOR]
 TUNED = {  # by `search`, on the 413 training images
     "tuned SGLD": ["method=sgld", "method.samples=60", *COLD],
     "tuned SGHMC": ["method=sghmc", "method.samples=60", *COLD],
     "tuned cyclical SGHMC": ["method=csghmc", "method.samples=20", "method.temperature=0.01", PRIOR],
-    "tuned anchored ensemble": [
-        "method=ensemble", "method.member=anchored", "method.members=5", PRIOR, "optimizer.l2=0.5",
-    ],
-    "tuned sequential anchored": ["method=sequential_anchored", "method.samples=10", PRIOR, "optimizer.l2=1.5"],
-    "tuned FSVI": ["method=fsvi", "method.samples=64", "optimizer.lr=0.005"],
-}  # fmt: skip
+    "tuned anchored ensemble": [*ANCHORED, "optimizer.l2=0.5"],
+    "tuned sequential anchored": [*SEQUENTIAL, "optimizer.l2=1.5"],
+    "tuned FSVI": ["method=fsvi", MANY, "optimizer.lr=0.005"],
+}
 METHODS = {
-    "MAP": ["method=map"],
-    "tempered MAP": ["method=temperature"],
-    "MC dropout": ["method=dropout", MANY],
-    "MFVI": ["method=mfvi", MANY],
-    "radial": ["method=radial", MANY],
-    "rank-1": ["method=rank1", MANY],
-    "FSVI": ["method=fsvi", MANY],
-    "VBLL": ["method=vbll"],
+    "MAP": ["method=map"], "tempered MAP": ["method=temperature"], "MC dropout": ["method=dropout", MANY],
+    "MFVI": ["method=mfvi", MANY], "radial": ["method=radial", MANY], "rank-1": ["method=rank1", MANY],
+    "FSVI": ["method=fsvi", MANY], "VBLL": ["method=vbll"],
     "Laplace (validation)": ["method=laplace", "method.prior_precision=validation", "method.samples=100"],
     "Laplace (evidence)": ["method=laplace", "method.prior_precision=evidence", "method.samples=100"],
-    "SWAG": ["method=swag", MANY],
-    "MultiSWAG": ["method=multiswag", "method.samples=60"],
-    "IVON": ["method=ivon", MANY],
-    "VOGN": ["method=vogn", MANY],
-    "Gaussian VI": ["method=gaussian_vi", MANY],
-    "SGLD": ["method=sgld", PRIOR],
-    "SGHMC": ["method=sghmc", PRIOR],
-    "cyclical SGHMC": ["method=csghmc", PRIOR],
+    "SWAG": ["method=swag", MANY], "MultiSWAG": ["method=multiswag", "method.samples=60"], "IVON": ["method=ivon", MANY],
+    "VOGN": ["method=vogn", MANY], "Gaussian VI": ["method=gaussian_vi", MANY], "SGLD": ["method=sgld", PRIOR],
+    "SGHMC": ["method=sghmc", PRIOR], "cyclical SGHMC": ["method=csghmc", PRIOR],
     "anchored ensemble": ["method=ensemble", "method.member=anchored", "method.members=3", PRIOR],
-    "sequential anchored": ["method=sequential_anchored", PRIOR],
-    "SNGP": ["method=sngp"],
-    "DDU": ["method=ddu"],
-    "BatchEnsemble": ["method=batch_ensemble"],
-    "head ensemble": ["method=head_ensemble"],
-} | TUNED
+    "sequential anchored": ["method=sequential_anchored", PRIOR], "SNGP": ["method=sngp"], "DDU": ["method=ddu"],
+    "BatchEnsemble": ["method=batch_ensemble"], "head ensemble": ["method=head_ensemble"],
+}  # fmt: skip
 SAMPLERS = {name.upper(): [f"method={name}", PRIOR] for name in ("hmc", "nuts", "mclmc", "mile")}
 SAMPLERS["MAMS"] = [*SAMPLERS["MCLMC"], "method.adjusted=true"]
-METHODS |= SAMPLERS
+METHODS |= TUNED | SAMPLERS
 TTA = "test-time augmentation"  # of MAP
 POOLED = ("MAP", "MC dropout", "MFVI", "rank-1", "VBLL", "IVON", "cyclical SGHMC")  # also as ensembles of their seeds
 # Samples of the fine-tuned posteriors: each costs the last convolution of ten images for each test image.
 SAMPLES = {f"method.samples={many}": f"method.samples={few}" for many, few in ((64, 8), (60, 12), (20, 8))}
 OMITTED = {label.removeprefix("tuned ") for label in TUNED} | set(SAMPLERS)  # with a convolution's 400,000 weights
-FINETUNED = {
-    label: [SAMPLES.get(one, one) for one in words] for label, words in METHODS.items() if label not in OMITTED
-}
+FINETUNED = {label: [SAMPLES.get(one, one) for one in METHODS[label]] for label in METHODS if label not in OMITTED}
 FINETUNED["LoRA ensemble"] = ["method=lora_ensemble"]
 SCRATCH = {label: [one.replace(MANY, "method.samples=16") for one in METHODS[label]] for label in ("MAP", "MC dropout")}
 
@@ -135,17 +106,12 @@ GRIDS: dict[str, tuple[list[str], dict[str, tuple[float, ...]]]] = {  # settings
     "SGLD": (["method=sgld", "method.samples=60", PRIOR], TEMPERATURES | RATES),
     "SGHMC": (["method=sghmc", "method.samples=60", PRIOR], TEMPERATURES | RATES),
     "cyclical SGHMC": (["method=csghmc", "method.samples=20", PRIOR], TEMPERATURES | RATES),
-    "anchored ensemble": (
-        ["method=ensemble", "method.member=anchored", "method.members=5", PRIOR],
-        {"optimizer.l2": (0.15, 0.5, 1.5)},
-    ),
-    "sequential anchored": (
-        ["method=sequential_anchored", "method.samples=10", PRIOR],
-        {"optimizer.l2": (0.15, 0.5, 1.5, 5.0)},
-    ),
-    "FSVI": (["method=fsvi", "method.samples=64"], {"method.prior_variance": (1, 10, 100)} | RATES),
+    "anchored ensemble": (ANCHORED, {"optimizer.l2": (0.15, 0.5, 1.5)}),
+    "sequential anchored": (SEQUENTIAL, {"optimizer.l2": (0.15, 0.5, 1.5, 5.0)}),
+    "FSVI": (["method=fsvi", MANY], {"method.prior_variance": (1, 10, 100)} | RATES),
 }
 Order = Iterable[tuple[str, int, Run]]  # label of a method, number of the cross-validation, run
+Found = dict[str, NDArray[np.float64]]
 Extract = Callable[[NDArray[np.uint8]], NDArray[np.generic]]  # images (B, H, W, 3) -> (B, …)
 
 
@@ -160,17 +126,14 @@ class Cell:
 
     @property
     def damage(self) -> str:
-        """Kind and strength; "" for none."""
         return self.kind and f"{self.kind}-{self.strength}"
 
     @property
     def file(self) -> str:
-        """The name of a file about the cell."""
         return f"{self.damage or 'undamaged'}-{self.split}.npy"
 
 
 def cells(split: NDArray[np.str_]) -> list[Cell]:
-    """Return all cells in the order of the arrays of predictions; `split` is that of each image (N,)."""
     test, others = np.flatnonzero(split == "test"), np.flatnonzero(split != "test")
     found = [Cell("", 0, "all", np.arange(len(split)))]
     found += [Cell(kind, EVERYWHERE, "train", others) for kind in KINDS]
@@ -191,7 +154,6 @@ def computed(data: Prepared, cell: Cell, extract: Extract) -> NDArray[np.generic
 
 
 def stored(file: Path, compute: Callable[[], NDArray[np.generic]]) -> NDArray[np.generic]:
-    """Return an array that is computed once and kept in a file."""
     if not file.is_file():
         began, values = time.perf_counter(), compute()
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +164,6 @@ def stored(file: Path, compute: Callable[[], NDArray[np.generic]]) -> NDArray[np
 
 
 def of_views(extract: Extract) -> Extract:
-    """Return what extracts from seven mirrored and turned views of each image (B, 7, …)."""
     views = make_views("dihedral", DIHEDRAL, torch.Generator())[1:]
 
     def viewed(images: NDArray[np.uint8]) -> NDArray[np.generic]:
@@ -228,17 +189,13 @@ class Networks:
     batch: int = 64
 
     def file(self, label: str, number: int) -> Path:
-        """Return the file of the predictions of a cross-validation."""
         return self.folder / f"{label.replace(' ', '-')}-{number}.npz"
 
-    def write(self, label: str, number: int, found: Mapping[str, NDArray[np.float64]]) -> None:
-        """Write the predictions of a cross-validation."""
+    def write(self, label: str, number: int, found: Found) -> None:
         with atomic_write(self.file(label, number)) as sink:
             np.savez(sink, **found)
 
-    def predict(
-        self, run: Run, rows: NDArray[np.intp], parts: Sequence[NDArray[np.generic]]
-    ) -> dict[str, NDArray[np.float64]]:
+    def predict(self, run: Run, rows: NDArray[np.intp], parts: Sequence[NDArray[np.generic]]) -> Found:
         """Return mean, expected entropy and own uncertainty (M,), each by the fold that did not see the image's patient.
 
         `rows` (M,) are the rows of the data; `parts`, of which there are M entries together, is what was read of them.
@@ -254,10 +211,8 @@ class Networks:
                 posterior = self.load(self._folder(one), one)
                 generator = torch.Generator().manual_seed(derive(one.seed, "damaged"))
                 with torch.no_grad():
-                    drawn = [
-                        posterior.predict(some, one.method.samples, generator)[..., 1].double()
-                        for some in images.split(self.batch)
-                    ]
+                    many, batches = one.method.samples, images.split(self.batch)
+                    drawn = [posterior.predict(some, many, generator)[..., 1].double() for some in batches]
                     probs.append(torch.cat(drawn, dim=1).numpy())
                     if isinstance(posterior, UncertaintyPosterior):
                         parts_of = [posterior.uncertainty(some).double() for some in images.split(self.batch)]
@@ -322,22 +277,15 @@ def compute_views(networks: Networks, order: Order, read: Callable[[Cell], NDArr
 
 
 def division_of(number: int) -> int:
-    """Return the division of the patients of a cross-validation; it does not depend on how many seeds are asked for."""
     return number % REPEATS
 
 
-def cross_validations(
-    preset: str, data: Path, methods: Mapping[str, list[str]], count: int, options: argparse.Namespace
-) -> Iterator[tuple[str, int, Run]]:
+def cross_validations(preset: str, data: Path, methods: Mapping[str, list[str]], count: int, options) -> Order:
     """Yield the cross-validations: of all methods the first number, then the next one."""
     asked = {label: words for label, words in methods.items() if label in (options.only or methods)}
     for number, (label, words) in product(range(count), asked.items()):
-        settings = [
-            *words,
-            *options.words,
-            f"cross_validation.folds={FOLDS}",
-            f"cross_validation.repeat={division_of(number)}",
-        ]
+        folds = [f"cross_validation.folds={FOLDS}", f"cross_validation.repeat={division_of(number)}"]
+        settings = [*words, *options.words, *folds]
         yield label, number, load_run(preset, settings, data=str(data), task="in_domain", seed=number)
 
 
@@ -350,7 +298,6 @@ class Tail(nn.Module):
         self.classifier = network.classifier
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the logits of what the last convolution reads."""
         x = self.act2(self.bn2(self.conv_head(x)))
         logits: Tensor = self.classifier(torch.cat([x.mean(dim=(2, 3)), x.amax(dim=(2, 3))], dim=1))
         return logits
@@ -371,7 +318,6 @@ class TailRuns(ImageRuns):
     outputs: NDArray[np.generic]
 
     def training(self, run: Run, resources: Resources) -> Training[Predictions]:
-        """Return the trainable part of the network, and batches of what it reads."""
         task, source = divided(self.task, run), Maps(self.outputs, self.task.targets)
         splits, size = task.splits, run.optimizer.batch_size
         batches = Batches(source, splits["train"], splits["validation"], size, run.seed)
@@ -379,7 +325,6 @@ class TailRuns(ImageRuns):
         return Training(network, batches, lambda posterior: predict(run, task, posterior, batches), "Training")
 
     def load(self, folder: Path, run: Run) -> Posterior:
-        """Return the posterior of a finished run over the trainable part of the network."""
         network = Tail(build_model(run.model, run.seed))
         posterior: Posterior = METHOD_CLASSES[run.method.name].build(network, run, self.likelihood)
         posterior.restore(load_tensors(folder / POSTERIOR))
@@ -387,7 +332,6 @@ class TailRuns(ImageRuns):
 
 
 def frozen_stages(run: Run) -> Extract:
-    """Return what computes the input of the last convolution of the pretrained network (B, 320, H, W)."""
     network, read = build_model(run.model, 0).eval(), list[Tensor]()
     network.conv_head.register_forward_pre_hook(lambda _, arguments: read.append(arguments[0]))
     mean, std = (torch.tensor(values).reshape(1, 3, 1, 1) for values in SCALES[run.model.inputs])
@@ -412,7 +356,6 @@ def standardised(values: NDArray[np.generic], folder: Path) -> Tensor:
 
 
 def heads(out: Path, options: argparse.Namespace) -> None:
-    """Compute the features and the heads of all methods, then the views of MAP."""
     prepare("idrid", out / "data", recipe=Recipe(options.size or SIZE), source=options.source, workers=1)
     data, extract = open_prepared(out / "data"), Extractor(TRUNK, CPU)
 
@@ -435,7 +378,6 @@ def heads(out: Path, options: argparse.Namespace) -> None:
 
 
 def search(out: Path, options: argparse.Namespace) -> None:
-    """Print the scores of all points of `GRIDS` on the training images."""
     task = load_task(str(out / "data"), "in_domain")
     training = np.flatnonzero(task.records.split != "test")
     none = np.empty(0, np.intp)
@@ -462,9 +404,8 @@ def curve(out: Path, options: argparse.Namespace) -> None:
     prepare("idrid", out / "data", recipe=Recipe(options.size or SIZE), source=options.source, workers=1)
     task = load_task(str(out / "data"), "in_domain")
     codes, patients = cluster_codes(task.patient_id)
-    runs = list(
-        cross_validations("real/frozen", out / "data", {"MAP": METHODS["MAP"]}, options.seeds * REPEATS, options)
-    )
+    plain, count = {"MAP": METHODS["MAP"]}, options.seeds * REPEATS
+    runs = list(cross_validations("real/frozen", out / "data", plain, count, options))
     print_head("A head by its training images", "training images | AUROC | NLL")
     for count in (50, 100, 200, 400):
         cases = [Cases(task.targets, cross_validated(task, run, count, out / "curve")) for _, _, run in runs]
@@ -494,13 +435,11 @@ def cross_validated(task: Task, run: Run, count: int, out: Path) -> NDArray[np.f
 
 
 def finetuned(out: Path, options: argparse.Namespace) -> None:
-    """Train the fine-tuned networks."""
     networks, order, _ = fine_tuning(out, options)
     compute(networks, order)
 
 
 def views(out: Path, options: argparse.Namespace) -> None:
-    """Predict the views by the fine-tuned networks of MAP."""
     networks, order, extract = fine_tuning(out, options)
     compute_views(networks, order, lambda cell: computed(networks.runs.task.data, cell, of_views(extract)))
 
@@ -524,12 +463,11 @@ def scratch(out: Path, options: argparse.Namespace) -> None:
     folder = out / "scratch"
     prepare("idrid", folder / "data", recipe=Recipe(options.size or SCRATCH_SIZE), source=options.source, workers=1)
     task = load_task(str(folder / "data"), "in_domain")
-    networks = Networks(
-        folder,
-        ImageRuns(task),
-        lambda cell: stored(folder / "damage" / cell.file, lambda: computed(task.data, cell, lambda images: images)),
-        standardised,
-    )
+
+    def images(cell: Cell) -> NDArray[np.generic]:
+        return stored(folder / "damage" / cell.file, lambda: computed(task.data, cell, lambda images: images))
+
+    networks = Networks(folder, ImageRuns(task), images, standardised)
     order = cross_validations("real/small", folder / "data", SCRATCH, options.seeds * REPEATS, options)
     order = sorted(order, key=lambda one: (division_of(one[1]), one[0] != "MAP"))
     compute(networks, order, lambda cell: not cell.kind or cell.strength == EVERYWHERE)
@@ -539,19 +477,12 @@ STEPS = {one.__name__: one for one in (heads, search, finetuned, views, scratch,
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("step", choices=STEPS)
-    parser.add_argument("--source", type=Path, help="of heads and scratch")
-    parser.add_argument("--out", type=Path, default=Path("results-real"))
-    parser.add_argument("--seeds", type=int, default=3, help="of each division")
-    parser.add_argument("--undamaged", action="store_true", help="leave the damaged images of heads out")
-    parser.add_argument("--runs", type=int, default=5, help="fine-tuned cross-validations, of the divisions in turn")
-    parser.add_argument("--only", nargs="+", help="these methods alone")
-    parser.add_argument("--size", type=int, help="of the images, to try the script")
-    parser.add_argument("--words", nargs="+", default=[], help="key=value for every run, such as optimizer.epochs=1")
-    options = parser.parse_args(arguments)
+    """`--runs`: fine-tuned cross-validations; `--size`: of the images, to try the script; `--words`: key=value for every run."""
+    counts = {"seeds": 3, "runs": 5, "size": 0, "undamaged": False, "only": [str], "words": [str]}
+    options = parse(__doc__, arguments, step=(), source=None, out=Path("results-real"), **counts)
     torch.set_num_threads(1)
-    STEPS[options.step](options.out, options)
+    for step in options.step:
+        STEPS[step](options.out, options)
 
 
 if __name__ == "__main__":

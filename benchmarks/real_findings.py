@@ -4,23 +4,14 @@
     python benchmarks/real_findings.py --out results-real --add         # adds the fine-tuned networks to real_finetuned.npz
     python benchmarks/real_findings.py --out results-real --recorded    # what the tables say by strength; trains no network
 
-The tables are docs/tables/real*.csv, the figure docs/images/real-damage.png. Every mean is over runs (and kinds of damage), and
-every interval a 95 % percentile interval over bootstrap replicates that draw patients, divisions and the seeds of each division, with
-replacement. All methods have the same replicates, so that differences between methods are paired. Of one run an interval holds the
-variation of the patients alone; two divisions tell little about the variation between divisions.
+Every mean is over runs (and kinds of damage), and every interval a 95 % percentile interval over bootstrap replicates that draw patients,
+divisions and the seeds of each division, with replacement. All methods have the same replicates, so that differences are paired. Of one run
+an interval holds the variation of the patients alone; two divisions tell little about the variation between divisions.
 
-`real_finetuned.npz` records what the fine-tuned networks predict for the official test images, one row for each cross-validation:
-
-names: (R,) method and number, such as ``MC-dropout-0``.
-position: (M,) places of the images, undamaged and damaged, in the order of `real.cells`.
-mean: (R, M) P(referable).
-own/NAME: (M,) the own uncertainty of a method that has one, in place of the entropy.
-
-`--recorded` takes the fine-tuned networks from there, and replaces what the tables say of them, and of the heads in `--out`, at each
-strength of the damage, and the figure.
+`real_finetuned.npz` records what the fine-tuned networks predict for the official test images: `names` (R,) method and number, such as
+``MC-dropout-0``; `position` (M,) places of the images in the order of `real.cells`; `mean` (R, M) P(referable); `own/NAME` (M,) the own
+uncertainty of a method that has one, in place of the entropy. `--recorded` takes the fine-tuned networks from there.
 """
-
-from __future__ import annotations
 
 import csv
 import io
@@ -119,15 +110,12 @@ class Study:
         damage = np.concatenate([np.full(len(cell.rows), cell.damage) for cell in every])
         self.row = np.concatenate([cell.rows for cell in every])
         of_test = self.records.split[self.row] == "test"
-        self.sets: dict[str, list[NDArray[np.intp]]] = {
-            "in domain": [np.flatnonzero(damage == "")],
-            "damaged": [np.flatnonzero(damage == f"{kind}-{EVERYWHERE}") for kind in KINDS],
-            "strength 0": [np.flatnonzero((damage == "") & of_test)],
-        }
+        self.sets: dict[str, list[NDArray[np.intp]]] = {"in domain": [np.flatnonzero(damage == "")]}
+        self.sets["damaged"] = [np.flatnonzero(damage == f"{kind}-{EVERYWHERE}") for kind in KINDS]
+        self.sets["strength 0"] = [np.flatnonzero((damage == "") & of_test)]
         for strength in STRENGTHS:
-            self.sets[f"strength {strength}"] = [
-                np.flatnonzero((damage == f"{kind}-{strength}") & of_test) for kind in KINDS
-            ]
+            damages = [f"{kind}-{strength}" for kind in KINDS]
+            self.sets[f"strength {strength}"] = [np.flatnonzero((damage == one) & of_test) for one in damages]
         if record:
             self.sets = {name: parts for name, parts in self.sets.items() if name not in MAIN}
         # Method -> set -> (runs, parts, scores, 1 + replicates).
@@ -135,15 +123,13 @@ class Study:
         self.runs: dict[str, dict[int, Mapping[str, Floats]]] = {}
         self.calibration: dict[str, dict[str, list[float]]] = {}
         for suffix, folder in TRUNKS.items():
-            kept = record and folder == "finetuned"
-            found = dict(recorded(record, len(self.row)) if kept else finished(out / folder))
+            found = {file.stem: dict(np.load(file, allow_pickle=False)) for file in (out / folder).glob("*.npz")}
+            if record and folder == "finetuned":
+                found = dict(recorded(record, len(self.row)))
             for label in (*METHODS, TTA, "LoRA ensemble"):
                 stem = f"{label.replace(' ', '-')}-"
-                numbers = sorted(
-                    int(number)
-                    for name in found
-                    if name.startswith(stem) and (number := name.removeprefix(stem)).isdigit()
-                )
+                ends = [name.removeprefix(stem) for name in found if name.startswith(stem)]
+                numbers = sorted(int(number) for number in ends if number.isdigit())
                 if numbers:
                     self.runs[label + suffix] = {n: found[f"{stem}{n}"] for n in numbers}
         self._pool()
@@ -206,29 +192,19 @@ class Study:
         found[0] = of_run[:, 0].mean()
         for k, uniform in enumerate(self._uniform, start=1):  # the same for all methods
             of_division = [rows[int(u * len(rows))] for u in uniform[: len(rows), 0]]
-            drawn = [
-                group[int(u * len(group))]
-                for group, more in zip(of_division, uniform, strict=False)
-                for u in more[1 : 1 + len(group)]
-            ]
+            pairs = [(group, u) for group, u in zip(of_division, uniform, strict=False)]
+            drawn = [group[int(u * len(group))] for group, more in pairs for u in more[1 : 1 + len(group)]]
             found[k] = of_run[drawn, k].mean()
         return found
 
 
-def finished(folder: Path) -> Iterator[tuple[str, Mapping[str, Floats]]]:
-    """Yield the names of the cross-validations in a folder with their columns."""
-    for file in folder.glob("*.npz"):
-        yield file.stem, dict(np.load(file, allow_pickle=False))
-
-
 def summary(draws: Floats) -> list[float]:
-    """Value and ends of its interval."""
     return [float(draws[0]), *np.nanpercentile(draws[1:], [2.5, 97.5]).tolist()]
 
 
-def interval(draws: Floats) -> str:
+def interval(draws: Floats, sign: str = "") -> str:
     """0.960 [0.941, 0.972]."""
-    return "{:.3f} [{:.3f}, {:.3f}]".format(*summary(draws))
+    return "{:S.3f} [{:S.3f}, {:S.3f}]".replace("S", sign).format(*summary(draws))
 
 
 def cells_of(study: Study, method: str, name: str, scores: Iterable[str] = SHOWN, less: str = "") -> list[str]:
@@ -238,19 +214,16 @@ def cells_of(study: Study, method: str, name: str, scores: Iterable[str] = SHOWN
 
 
 def table(study: Study, name: str) -> Rows:
-    """The scores of every method on one set."""
     lines = [["method", "runs", *list(NAMES.values())[:3], "calibration error", *list(NAMES.values())[3:5]]]
     for method in [one for one, found in study.found.items() if not trunk_of(one) and name in found]:
         value, low, high = study.calibration[method][name]
         scores = cells_of(study, method, name, list(NAMES)[:5])
-        lines.append(
-            [method, str(len(study.runs[method])), *scores[:3], f"{value:.3f} [{low:.3f}, {high:.3f}]", *scores[3:]]
-        )
+        error = f"{value:.3f} [{low:.3f}, {high:.3f}]"
+        lines.append([method, str(len(study.runs[method])), *scores[:3], error, *scores[3:]])
     return lines
 
 
 def by_trunk(study: Study) -> Rows:
-    """Scores of every method by its trunk: frozen, fine-tuned and from scratch."""
     shown = {"in domain": ("auroc", "nll", "accuracy", "referral_accuracy_area"), "damaged": SHOWN}
     titles = [f"{NAMES[s]}{', damaged' * (name == 'damaged')}" for name, scores in shown.items() for s in scores]
     lines = [["method", "trunk", "runs", *titles]]
@@ -278,7 +251,6 @@ def between_trunks(study: Study) -> Rows:
 
 
 def by_strength(study: Study) -> Rows:
-    """Scores of every method by strength, means over the kinds of damage, on the official test images."""
     lines = [["method", "trunk", "strength", "runs", *(NAMES[score] for score in SHOWN)]]
     for method, strength in product(study.found, (0, *STRENGTHS)):
         suffix, name = trunk_of(method), f"strength {strength}"
@@ -296,7 +268,6 @@ def per_set(study: Study, names: Iterable[str], rows_of: Callable[[Study, str], 
 
 
 def write_tables(study: Study, folder: Path) -> None:
-    """Write the tables of docs/results.md as CSV files."""
     files = {
         "real": per_set(study, MAIN, table), FROM_MAP: per_set(study, study.sets, against_map),
         "real-damage-by-kind": by_kind(study), BY_STRENGTH: by_strength(study),
@@ -307,7 +278,6 @@ def write_tables(study: Study, folder: Path) -> None:
 
 
 def write_table(file: Path, rows: Rows) -> None:
-    """Write a table as CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     write_bytes(file, text.getvalue().encode())
@@ -322,7 +292,6 @@ def replace_rows(file: Path, rows: Rows, keys: Sequence[str]) -> None:
 
 
 def write_strengths(study: Study, folder: Path) -> None:
-    """Write what is known by strength into the tables of docs/results.md."""
     from_map = per_set(study, study.sets, against_map)
     replace_rows(folder / f"{BY_STRENGTH}.csv", by_strength(study), ("method", "trunk", "strength"))
     replace_rows(folder / f"{FROM_MAP}.csv", from_map, ("set", "method"))
@@ -330,43 +299,30 @@ def write_strengths(study: Study, folder: Path) -> None:
 
 
 def trunk_of(method: str) -> str:
-    """The suffix of a method that names its trunk."""
     return next((suffix for suffix in TRUNKS if suffix and method.endswith(suffix)), "")
 
 
 def against_map(study: Study, name: str) -> Rows:
-    """Paired differences from MAP of the same trunk."""
     shown = ("auroc", "nll", "referral_accuracy_area", "referral_auroc_area")
     lines = [["method", *(NAMES[score] for score in shown)]]
     for method in study.found:
         reference = f"MAP{trunk_of(method)}"
         if method == reference or reference not in study.found or name not in study.found[method]:
             continue
-        line = [method]
-        for score in shown:
-            value, low, high = summary(study.draws(method, name, score) - study.draws(reference, name, score))
-            line.append(f"{value:+.3f} [{low:+.3f}, {high:+.3f}]")
-        lines.append(line)
+        differences = (study.draws(method, name, score) - study.draws(reference, name, score) for score in shown)
+        lines.append([method, *(interval(one, "+") for one in differences)])
     return lines
 
 
 def by_kind(study: Study, method: str = "MAP") -> Rows:
-    """AUROC and accuracy of one method by kind and strength, on the official test images."""
     lines = [["damage", *(f"AUROC at {s}" for s in STRENGTHS), *(f"failure AUROC at {s}" for s in (1, 3, 5))]]
-    for k, kind in enumerate(KINDS):
-
-        def mean(strength: int, score: str, k: int = k) -> float:
-            part = study.found[method][f"strength {strength}"][:, k, list(NAMES).index(score), 0]
-            return float(part.mean())
-
-        shown = [("auroc", s) for s in STRENGTHS] + [("failure_auroc", s) for s in (1, 3, 5)]
-        values = [f"{mean(s, score):.3f}" for score, s in shown]
-        lines.append([kind, *values])
+    shown = [("auroc", s) for s in STRENGTHS] + [("failure_auroc", s) for s in (1, 3, 5)]
+    parts = [study.found[method][f"strength {s}"][:, :, list(NAMES).index(score), 0].mean(axis=0) for score, s in shown]
+    lines += [[kind, *(f"{part[k]:.3f}" for part in parts)] for k, kind in enumerate(KINDS)]
     return lines
 
 
 def figure(study: Study, path: Path) -> None:
-    """Scores of some methods by strength of the damage: heads on the frozen trunk above, fine-tuned networks below."""
     drawing, axes = canvas(720, 470, 2, 3)
     for row, suffix in zip(axes, ("", ", fine-tuned"), strict=True):
         for axis, score in zip(row, SHOWN, strict=True):
@@ -388,9 +344,8 @@ def figure(study: Study, path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     figure_of, tables = PAGE / "docs" / "images" / "real-damage", PAGE / "docs" / "tables"
-    options = parse(
-        __doc__, arguments, out=Path("results-real"), figure=figure_of, tables=tables, recorded=False, add=False
-    )
+    places = {"out": Path("results-real"), "figure": figure_of, "tables": tables}
+    options = parse(__doc__, arguments, **places, recorded=False, add=False)
     if options.add:
         position = test_positions(open_prepared(options.out / "data").records.split)
         print(f"{RECORD.name}: {add(RECORD, options.out / 'finetuned', position)} cross-validations")
@@ -401,10 +356,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_strengths(study, options.tables)
         return
     content = {
-        method: {
-            name: {score: summary(study.draws(method, name, score)) for score in NAMES} for name in study.found[method]
-        }
-        for method in study.found
+        method: {name: {one: summary(study.draws(method, name, one)) for one in NAMES} for name in sets}
+        for method, sets in study.found.items()
     }
     write_json(options.out / "findings.json", json_content(content))
     write_tables(study, options.tables)

@@ -2,20 +2,14 @@
 
     python benchmarks/results.py --out results-synthetic --workers 2 [KEY=VALUE of every run, such as optimizer.epochs=1]
 
-Demo scale: the demo's pictures, network and optimiser, three seeds of every method, and the ensemble of the three.
-Unlike in the demo the classes are not reweighted, so that what every method approximates is p(y | x) itself. Each run
-has a folder of its own; a stopped command continues.
+Demo scale: the demo's pictures, network and optimiser, three seeds of every method, and the ensemble of the three. Unlike in the demo the classes are
+not reweighted, so that what every method approximates is p(y | x) itself. Each run has a folder of its own; a stopped command continues. The excess risk
+is the expected negative log-likelihood of the model's p less that of the true probability p*, in nats,
 
-The excess risk is that over the true posterior predictive, in nats: the expected negative log-likelihood of the model's
-p less that of the true probability p*,
+    mean_n [ p*_n ln(p*_n / p_n) + (1 - p*_n) ln((1 - p*_n) / (1 - p_n)) ].
 
-    mean_n [ p*_n ln(p*_n / p_n) + (1 - p*_n) ln((1 - p*_n) / (1 - p_n)) ],
-
-the mean Kullback-Leibler divergence from truth to model over the test images. It is 0 for the true p alone and, unlike
-the NLL, holds no noise of the labels.
+It is 0 for the true p alone and, unlike the NLL, holds no noise of the labels.
 """
-
-from __future__ import annotations
 
 import os
 
@@ -61,14 +55,12 @@ Scores = dict[str, dict[str, float | None]]
 
 
 def run_of(method: str, seed: int, data: Path, words: Sequence[str]) -> Run:
-    """Return a run at demo scale, by the method's demo preset where it has one."""
     preset = f"demo/{method}" if f"demo/{method}" in presets() else "demo/map"
     own = ["optimizer.reweight=none", "optimizer.validation_share=1", f"method.name={method}", *words]
     return load_run(preset, own, data=str(data), seed=seed)
 
 
 def composed_of(single: Run, name: str, **options: Any) -> Run:
-    """Return the run of a composed method, such as an ensemble, whose members are like `single`."""
     method = METHODS[name].Config(member=single.method, **options)
     return single.model_copy(update={"method": method})
 
@@ -80,7 +72,6 @@ def excess_risk(true: np.ndarray, prob: np.ndarray) -> float:
 
 
 def scores_of(predictions: Predictions, records: Records) -> Scores:
-    """Return the columns of the table for each set of test images."""
     row = dict(zip(records.image_id, range(len(records)), strict=True))
     found = {}
     for name in SETS:

@@ -6,8 +6,6 @@
 Each part ends within the limits of `core/errors`, or is refused in one line before the work begins.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -31,7 +29,6 @@ Commands = list[tuple[str, list[str]]]
 
 
 def main() -> None:
-    """Make the inputs of each part, run its commands, and print one line per command."""
     options = parse(__doc__, part=[], shrink=1, make=["", ""])
     if all(options.make):
         print(json.dumps(PARTS[options.make[0]](Path(options.make[1]), options.shrink)))
@@ -46,7 +43,6 @@ def main() -> None:
 
 
 def measured(what: str, arguments: list[str]) -> str:
-    """Run a command and return its row of the table."""
     start = time.perf_counter()
     command = [sys.executable, "-m", "retinabench", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -60,11 +56,8 @@ def measured(what: str, arguments: list[str]) -> str:
         said = errors_of.read().decode(errors="replace")
     seconds, wall = used.ru_utime + used.ru_stime, time.perf_counter() - start
     errors = [line for line in said.splitlines() if line.startswith("retinabench: error: ")]
-    ends = (
-        errors[0][20:].replace(tempfile.gettempdir(), "")[:160]
-        if errors
-        else f"exit code {os.waitstatus_to_exitcode(status)}"
-    )
+    code = f"exit code {os.waitstatus_to_exitcode(status)}"
+    ends = errors[0][20:].replace(tempfile.gettempdir(), "")[:160] if errors else code
     return f"| {what} | {seconds:.1f} | {wall:.1f} | {used.ru_maxrss / 2**20:.2f} GB | {ends} |"
 
 
@@ -80,7 +73,6 @@ def until_first_answer(process: subprocess.Popen[bytes], transcript: Path, start
 
 
 def table(rows: int) -> pa.Table:
-    """Return predictions of two images per patient."""
     random = np.random.default_rng(0)
     label = (random.random(rows) < 0.2).astype(np.int8)
     prob = 1 / (1 + np.exp(-random.normal(2.0 * label - 1, 1)))
@@ -91,7 +83,6 @@ def table(rows: int) -> pa.Table:
 
 
 def large(folder: Path, shrink: int) -> Commands:
-    """5,000,000 rows as CSV and Parquet."""
     rows = table(ROWS // shrink)
     pa.csv.write_csv(rows, folder / "t.csv")
     pa.parquet.write_table(rows, folder / "t.parquet")
@@ -104,7 +95,6 @@ def large(folder: Path, shrink: int) -> Commands:
 
 
 def samples(folder: Path, shrink: int) -> Commands:
-    """100 posterior samples of 42,670 images."""
     random, n = np.random.default_rng(0), 42_670 // shrink
     label = (random.random(n) < 0.2).astype(np.int8)
     probs = 1 / (1 + np.exp(-random.normal(2.0 * label[:, None] - 1, 1, (n, 100))))
@@ -139,7 +129,6 @@ def report(folder: Path, shrink: int) -> Commands:
 
 
 def bank(folder: Path, shrink: int) -> Commands:
-    """A bank of 50,000,000 answers: 5,000,000 images by 10 concepts."""
     return [_examined(folder, ROWS // shrink, 10, 200)]
 
 

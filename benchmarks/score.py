@@ -9,15 +9,14 @@ stratified sample of counts, and said to be; the values at the sampled counts ar
 `engine`: the bootstrap replicates of every default score in the four sets, in processor seconds.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 from threadpoolctl import threadpool_limits
-from toolkit import parse
+from toolkit import parse, seconds
 
 from retinabench.metrics.decisions import decompose, referral_uncertainty
 from retinabench.metrics.image_sets import ImageSet, SetEvaluator, image_sets
@@ -34,9 +33,8 @@ def eyepacs_like(images: int, samples: int = 5) -> Predictions:
     label = (ill > np.quantile(ill, 0.807)).astype(int)
     logit = 1.5 * ill - 2 + rng.normal(0, 1, images)
     probs = 1 / (1 + np.exp(-(logit[:, None] + rng.normal(0, 0.5, (images, samples)))))
-    return Predictions(
-        np.char.add("i", np.arange(images).astype(str)), label, probs, patient_id=np.char.add("p", patient.astype(str))
-    )
+    ids, patients = np.char.mod("i%d", np.arange(images)), np.char.mod("p%d", patient)
+    return Predictions(ids, label, probs, patient_id=patients)
 
 
 def timed(f, times: int = 3):
@@ -74,27 +72,18 @@ def engine(images: int, replicates: int) -> None:
     for name in ("total", "epistemic"):
         uncertainty, _ = referral_uncertainty(predictions, name)
         with threadpool_limits(1, user_api="blas"):
-            seconds = sum(in_turn(one, replicates) for one in image_sets(predictions, uncertainty))
-        print(
-            f"referral by {name}, {images} images in four sets: 1,000 replicates in {1000 * seconds:.1f} processor seconds"
-        )
+            each = sum(in_turn(one, replicates) for one in image_sets(predictions, uncertainty))
+        took = f"1,000 replicates in {1000 * each:.1f} processor seconds"
+        print(f"referral by {name}, {images} images in four sets: {took}")
 
 
 def in_turn(one: ImageSet, replicates: int) -> float:
-    """Median processor seconds of a replicate."""
     codes, patients = cluster_codes(one.cluster)
     weights = np.stack([replicate_weight(codes, patients, 0, number) for number in range(replicates)])
     evaluator, length = SetEvaluator(one, one.scores), max(1, BLOCK // len(one))
     evaluator(weights[:1])  # indexes are made once
     blocks = [weights[first : first + length] for first in range(0, replicates, length)]
-    return float(np.median([processor(evaluator, block)[0] / len(block) for block in blocks]))
-
-
-def processor(f, *given, **options):
-    """(processor seconds of this process, result) of a call."""
-    start = time.process_time()
-    out = f(*given, **options)
-    return time.process_time() - start, out
+    return float(np.median([seconds(partial(evaluator, block), time.process_time) / len(block) for block in blocks]))
 
 
 def main() -> None:
@@ -108,24 +97,18 @@ def curves(images: int, replicates: int) -> None:
     predictions = eyepacs_like(images)
     y, p, split = predictions.label.astype(int), predictions.prob, decompose(predictions.probs)
     n = len(y)
-    orders = {
-        "total": split.total,
-        "epistemic": split.epistemic,
-        "epistemic, 4 digits (ties)": np.round(split.epistemic, 4),
-    }
+    orders = {"total": split.total, "epistemic": split.epistemic, "epistemic, 4 digits": np.round(split.epistemic, 4)}
     print(f"{n} images, {y.sum()} positive; one core")
     for name, u in orders.items():
         print(f"\nreferral by {name}: {len(np.unique(u))} distinct values")
         together = 0.0
         for metric in ("accuracy", "nll", "auroc", "auprc"):
-            seconds, curve = timed(lambda u=u, m=metric: referral_curve(y, p, u, m))
-            together += seconds
-            line = f"  {metric:9s} at {len(curve.value)} counts {seconds:8.3f} s"
+            best, curve = timed(lambda u=u, m=metric: referral_curve(y, p, u, m))
+            together += best
+            line = f"  {metric:9s} at {len(curve.value)} counts {best:8.3f} s"
             if metric in ("auroc", "auprc"):
                 loop, worst = sklearn_loop(metric, y, p, u, curve.value)
-                line += (
-                    f"   scikit-learn's loop {loop:7.1f} s (extrapolated from 60 counts)   ratio {loop / seconds:7.0f}"
-                )
+                line += f"   scikit-learn's loop {loop:7.1f} s (from 60 counts)   ratio {loop / best:7.0f}"
                 line += f"   largest difference {worst:.1e}"
             print(line)
         print(f"  all four  {together:28.3f} s")

@@ -7,11 +7,10 @@ know nothing or little, uncertainties that know nothing, sites that do not diffe
 40,000 drawn patients. A study is one line of the file; a killed run is continued by the same command.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -46,9 +45,7 @@ def study(path: Path, case: str, patients: int, number: int) -> rb.Predictions:
         prob = expit(0.25 * logit(np.clip(prob, 1e-6, 1 - 1e-6)) + 1.1 * noise - 0.8)
     elif case == "guesses":
         prob = rng.permutation(prob)
-    elif (
-        case == "no difference from calling none"
-    ):  # one call in two is referable: as many missed images as false alarms
+    elif case == "no difference from calling none":  # as many missed images as false alarms
         said = rng.random(len(given)) < np.where(given.label == 1, 0.4, 0.4 * 0.19658 / 0.80342)
         prob = np.where(said, 0.5 + 0.5 * rng.random(len(given)), 0.5 * rng.random(len(given)))
     elif case == "uncertainty that knows nothing":
@@ -56,14 +53,12 @@ def study(path: Path, case: str, patients: int, number: int) -> rb.Predictions:
     elif case == "noisy uncertainty":
         further["uncertainty"] = -np.abs(logit(np.clip(prob, 1e-6, 1 - 1e-6))) + 2 * noise
     elif case == "sites that do not differ":
-        further["subgroups"] = {
-            "site": rng.choice(list("ABCDE"), patients)[np.unique(given.patients, return_inverse=True)[1]]
-        }
+        of_patient = np.unique(given.patients, return_inverse=True)[1]
+        further["subgroups"] = {"site": rng.choice(list("ABCDE"), patients)[of_patient]}
     return rb.Predictions(given.image_id, given.label, prob, patient_id=given.patient_id, **further)
 
 
 def said(predictions: rb.Predictions, bootstrap: int) -> tuple[dict[str, str], dict[str, float]]:
-    """The sentences, and the numbers that they are about."""
     scores = rb.score(predictions, bootstrap=bootstrap)["in_domain"]
     worth = worth_of_scores("model", "in_domain", [scores])
     (answer,) = answer_sets(rb.clinic(predictions))
@@ -98,39 +93,31 @@ def main() -> None:
     lines = kept_lines(asked.out)
     done = {(one["case"], one["patients"], one["number"]) for one in lines}
     wanted = [(case, asked.whole, 0) for case in CASES]
-    wanted += [
-        (case, patients, number) for number in range(asked.studies) for case in CASES for patients in asked.patients
-    ]
+    every = product(range(asked.studies), CASES, asked.patients)
+    wanted += [(case, patients, number) for number, case, patients in every]
     for case, patients, number in wanted:
         if (case, patients, number) in done:
             continue
-        sentences, numbers = said(
-            study(asked.population, case, patients, number), 0 if patients == asked.whole else REPLICATES
-        )
+        drawn = study(asked.population, case, patients, number)
+        sentences, numbers = said(drawn, 0 if patients == asked.whole else REPLICATES)
         lines.append({"case": case, "patients": patients, "number": number, "said": sentences, "numbers": numbers})
         keep_lines(asked.out, lines[-1])
-    truth = {
-        one["case"]: one["numbers"] | KNOWN.get(one["case"], {}) for one in lines if one["patients"] == asked.whole
-    }
+    wholes = {one["case"]: one["numbers"] for one in lines if one["patients"] == asked.whole}
+    truth = {case: numbers | KNOWN.get(case, {}) for case, numbers in wholes.items()}
     counts: dict[tuple[str, int, str, str], list[bool]] = defaultdict(list)
     for one in lines:
         if one["patients"] != asked.whole:
             for command, sentence in one["said"].items():
                 if command != "groups" or one["case"] == "sites that do not differ":
-                    counts[one["case"], one["patients"], command, sentence].append(
-                        wrong((command, sentence), truth[one["case"]])
-                    )
-    studies = {
-        key: len([1 for one in lines if (one["case"], one["patients"]) == key])
-        for key in {(c, n) for c, n, _, _ in counts}
-    }
+                    key = one["case"], one["patients"], command, sentence
+                    counts[key].append(wrong((command, sentence), truth[one["case"]]))
+    studies = Counter((one["case"], one["patients"]) for one in lines)
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(["population", "patients", "command", "sentence", "said", "wrong"])
     for (case, patients, command, sentence), found in sorted(counts.items()):
         of = studies[case, patients]
-        out.writerow(
-            [case, patients, command, sentence, f"{100 * len(found) / of:.0f} %", f"{100 * sum(found) / of:.1f} %"]
-        )
+        shares = f"{100 * len(found) / of:.0f} %", f"{100 * sum(found) / of:.1f} %"
+        out.writerow([case, patients, command, sentence, *shares])
 
 
 if __name__ == "__main__":

@@ -2,15 +2,11 @@
 
     python benchmarks/strategies.py [FOLDER ...]
 
-FOLDER: what `retinabench lesions` wrote, or a truth.csv and answers.csv. The table is CSV, as `docs/tables/strategies.csv`.
-Asked are its network, whose answers are the same in every repetition, and the synthetic examinees of the publication, whose answers
-are drawn anew; without a folder, those examinees on 120 drawn retinas. Ten repetitions, 95 % intervals of the mean. Levels: 50, 80 and 95 % of the way
-down. The widths are those of the companion's intervals of sensitivity and specificity after a third of the questions: the mean
-over all cells, and the widest; strategies whose companion is not valid have none. The last row leaves saturated
-cells in the choice, as published. Half a minute per bank.
+FOLDER: what `retinabench lesions` wrote, or a truth.csv and answers.csv. The table is CSV, as `docs/tables/strategies.csv`. Asked are its network, whose
+answers are the same in every repetition, and the synthetic examinees of the publication, whose answers are drawn anew; without a folder, those examinees
+on 120 drawn retinas. Ten repetitions, 95 % intervals of the mean. Levels: 50, 80 and 95 % of the way down. The widths are those of the companion's
+intervals after a third of the questions, over all cells; strategies whose companion is not valid have none. Half a minute per bank.
 """
-
-from __future__ import annotations
 
 import csv
 import sys
@@ -76,12 +72,10 @@ def mean_interval(values: np.ndarray) -> tuple[float, float, float]:
 
 
 def widths(bank: Bank, factory: Callable[[int], Examinee], strategy: str) -> tuple[str, str]:
-    """Mean and largest width of the companion's intervals over all cells that are not empty."""
     mean, widest = [], []
     for seed in range(REPETITIONS):
-        found = examine(
-            bank, factory(seed), strategy=strategy, questions=int(bank.cells.sum()) // 3, seed=seed
-        ).to_dict()
+        third = int(bank.cells.sum()) // 3
+        found = examine(bank, factory(seed), strategy=strategy, questions=third, seed=seed).to_dict()
         if not found["companion_valid"]:
             return "", ""
         rates = [one[measure] for one in found["concepts"].values() for measure in ("sensitivity", "specificity")]

@@ -1,7 +1,5 @@
 """What several benchmarks share: options by their defaults, rows of tables, shares with their errors, ratios of paired timings."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics
@@ -12,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+Clock = Callable[[], float]
+
 
 def parse(doc: str | None, arguments: Sequence[str] | None = None, **defaults: Any) -> argparse.Namespace:
     """Read options that have the types of their defaults: of a list several values, of False none, of None a path.
 
-    An option whose default is an empty list is repeated; words whose default is a tuple have no name.
+    An option whose default is [] is repeated, one whose default is [str] takes several words; words whose default is a tuple have no name.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in defaults.items():
@@ -27,6 +27,8 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None, **defaults: A
             parser.add_argument(name, nargs="*", default=default)
         elif default == []:
             parser.add_argument(flag, action="append", default=[])
+        elif default == [str]:
+            parser.add_argument(flag, nargs="+", default=[])
         elif isinstance(default, list):
             parser.add_argument(flag, type=type(default[0]), nargs="+", default=default)
         else:
@@ -35,18 +37,15 @@ def parse(doc: str | None, arguments: Sequence[str] | None = None, **defaults: A
 
 
 def kept_lines(path: Path) -> list[Any]:
-    """The lines of a file of JSON; none where there is no file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def keep_lines(path: Path, *rows: Any) -> None:
-    """Add lines to a file of JSON."""
     with path.open("a") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def print_row(*cells: object) -> None:
-    """Print a row of a Markdown table at once."""
     print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
@@ -63,16 +62,13 @@ def share(count: float, of: int) -> str:
     return f"{100 * p:.1f} ± {100 * np.sqrt(max(p * (1 - p), 1 / of) / of):.1f}"
 
 
-def seconds(function: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of one call."""
+def seconds(function: Callable[[], object], clock: Clock = time.perf_counter) -> float:
     start = clock()
     function()
     return clock() - start
 
 
-def ratio(
-    reference: Callable[[], float], other: Callable[[], float], rounds: int
-) -> tuple[float, float, list[tuple[float, float]]]:
+def ratio(reference: Clock, other: Clock, rounds: int) -> tuple[float, float, list[tuple[float, float]]]:
     """Median of other / reference over rounds that measure both, its largest deviation, and the pairs."""
     pairs = [(reference(), other()) for _ in range(rounds)]
     ratios = [b / a for a, b in pairs]

@@ -23,18 +23,14 @@ def results():
     theirs = rb.Predictions(ours.image_id, label, rng.permutation(prob), split=split, domain=domain)
     scores = rb.score(ours, bootstrap=20)
     found = [
-        ours,
-        scores,
-        scores["in_domain"],
-        rb.referral_curve(label, prob, -abs(prob - 0.5), "accuracy"),
+        ours, scores, scores["in_domain"], rb.referral_curve(label, prob, -abs(prob - 0.5), "accuracy"),
         rb.compare(ours, theirs, bootstrap=20),
         rb.rank({"ours": ours, "theirs": theirs}, bootstrap=20, scores=["auroc"]),
-        rb.transfer(ours, "selective_risk", 0.1, bootstrap=20),
-        rb.triage(ours, ["npv=.9", "ppv=.9"], bootstrap=20),
+        rb.transfer(ours, "selective_risk", 0.1, bootstrap=20), rb.triage(ours, ["npv=.9", "ppv=.9"], bootstrap=20),
         rb.clinic(ours, referral_rate=0.2),
         monitor(follow_up(rng, 100), FrozenRule("margin", 0.2, goals=(Goal.parse("npv=.9"),), most_images=2)),
         plan_study(Assumptions(prevalence=0.2, sensitivity=0.9, specificity=0.9)),
-    ]
+    ]  # fmt: skip
     return {type(one).__name__: one for one in found}
 
 

@@ -5,8 +5,6 @@
 hook of mkdocs (`mkdocs.yml`) this file adds the ends of pages (`entries.py`), some of which need its plugins.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import shutil
@@ -20,7 +18,6 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the generated pages to those of `docs/`."""
     from mkdocs.structure.files import File
 
     for name, entries in ENTRIES.items():
@@ -31,7 +28,6 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def main() -> None:
-    """Write the pages that are kept below `docs/`."""
     pages: dict[str, str | bytes] = {"commands.md": commands(), "formulas.md": formulas()}
     for path in sorted(NOTEBOOKS.glob("*.py")):
         text, figures = tutorial(path)
@@ -43,7 +39,6 @@ def main() -> None:
 
 
 def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
-    """Execute a notebook."""
     import tempfile
 
     import jupytext
@@ -55,9 +50,8 @@ def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
     with tempfile.TemporaryDirectory() as folder:
         run = ExecutePreprocessor(timeout=300, kernel_name="python3")
         run.preprocess(notebook, {"metadata": {"path": folder}})
-    text, resources = MarkdownExporter().from_notebook_node(
-        notebook, {"unique_key": path.stem, "output_files_dir": path.stem}
-    )
+    names = {"unique_key": path.stem, "output_files_dir": path.stem}
+    text, resources = MarkdownExporter().from_notebook_node(notebook, names)
     source = f"examples/notebooks/{path.name}"
     head = f"*This page is [`{source}`](https://github.com/retinabench/retinabench/blob/main/{source}), executed by `make pages`.*\n"
     title, _, rest = text.strip().partition("\n")
@@ -65,7 +59,6 @@ def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
 
 
 def commands() -> str:
-    """Return the page of the commands: what each does, an example, arguments and options."""
     from retinabench.cli.fidelity import VERBS
     from retinabench.cli.main import GROUPS, verbs_of
 

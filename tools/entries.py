@@ -1,7 +1,5 @@
 """The parts of the documentation that registries and modules write themselves, for pages of `docs/` and for `formulas.md`."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterable
@@ -31,58 +29,36 @@ METHOD_GROUPS = {
 }  # fmt: skip
 """Heading -> names of the methods whose cards stand below it; others stand under the last one."""
 FORMULAS = {
-    "Preprocessing": "data.preprocessing.preprocess",
-    "Damage": "data.preprocessing.corruption",
-    "Findings of an inspection": "inspection.inspection",
-    "Uncertainty": "metrics.decisions",
-    "Selective summaries": "metrics.classification",
-    "Calibration": "metrics.calibration",
-    "Smooth calibration": "metrics.smooth_calibration",
-    "Grades": "metrics.grades",
-    "Sets of grades": "metrics.grades:GradeSets",
-    "Baseline": "metrics.image_sets:Baseline",
-    "Other thresholds": "metrics.clinical.screening_table:PolicyGrid",
-    "Patients": "metrics.decisions:patient_uncertainty",
-    "Readings of a referral": "metrics.clinical.screening_table",
-    "Certified thresholds": "metrics.guarantees.certificate",
-    "Targets of a certificate": "metrics.guarantees.goals",
-    "Tests by betting": "metrics.guarantees.sequence",
-    "Three zones": "metrics.guarantees.triage",
-    "Thresholds of groups": "metrics.guarantees.triage:Within",
-    "Actions for new patients": "metrics.actions",
-    "The best simple rule": "metrics.clinical.decision_curve:best_simple_rule",
-    "Recalibration": "metrics.recalibration",
-    "Monitoring": "metrics.monitoring",
-    "Evidence at any time": "metrics.follow_up",
-    "Differences of two models": "metrics.paired",
-    "Ranks of methods": "metrics.comparison",
-    "Labels of predictions files": "reports.papers.measurements",
-    "Subgroups": "metrics.clinical.groups",
-    "Between groups": "metrics.clinical.groups:between_groups",
-    "Readers": "metrics.clinical.readers",
-    "Planning a study": "metrics.planning",
-    "Confidence sequences and claims": "concepts.inference.claims",
+    "Preprocessing": "data.preprocessing.preprocess", "Damage": "data.preprocessing.corruption",
+    "Findings of an inspection": "inspection.inspection", "Uncertainty": "metrics.decisions",
+    "Selective summaries": "metrics.classification", "Calibration": "metrics.calibration",
+    "Smooth calibration": "metrics.smooth_calibration", "Grades": "metrics.grades", "Sets of grades": "metrics.grades:GradeSets",
+    "Baseline": "metrics.image_sets:Baseline", "Other thresholds": "metrics.clinical.screening_table:PolicyGrid",
+    "Patients": "metrics.decisions:patient_uncertainty", "Readings of a referral": "metrics.clinical.screening_table",
+    "Certified thresholds": "metrics.guarantees.certificate", "Targets of a certificate": "metrics.guarantees.goals",
+    "Tests by betting": "metrics.guarantees.sequence", "Three zones": "metrics.guarantees.triage",
+    "Thresholds of groups": "metrics.guarantees.triage:Within", "Actions for new patients": "metrics.actions",
+    "The best simple rule": "metrics.clinical.decision_curve:best_simple_rule", "Recalibration": "metrics.recalibration",
+    "Monitoring": "metrics.monitoring", "Evidence at any time": "metrics.follow_up",
+    "Differences of two models": "metrics.paired", "Ranks of methods": "metrics.comparison",
+    "Labels of predictions files": "reports.papers.measurements", "Subgroups": "metrics.clinical.groups",
+    "Between groups": "metrics.clinical.groups:between_groups", "Readers": "metrics.clinical.readers",
+    "Planning a study": "metrics.planning", "Confidence sequences and claims": "concepts.inference.claims",
     "Unpredictability, and AUROC of answers": "concepts.inference.unpredictability",
     "Rates of a concept, also for new patients": "concepts.inference.rates",
-    "Questioning strategies": "concepts.questioning.strategies",
-    "Convergence of a reference": "fidelity.reference.convergence",
+    "Questioning strategies": "concepts.questioning.strategies", "Convergence of a reference": "fidelity.reference.convergence",
     "References of the competition": "fidelity.leaderboard.importing",
     "Measures of fidelity, and marks on submissions": "fidelity.scoring.measures",
     "Submissions to the fidelity benchmark": "fidelity.submissions.submission",
-    "Places on a fidelity board": "fidelity.scoring.resolution",
-    "Contract of a method": "methods.base",
-    "Cold posteriors": "methods.natural_gradients",
-    "Steps whose memory is short": "methods.training.gradients",
-    "Folder of a study": "experiments.study.study",
-    "Predictions of a study": "experiments.study.prediction_files",
-    "Criteria of a search": "experiments.search.criteria",
-    "Search spaces": "experiments.search.space",
-}
+    "Places on a fidelity board": "fidelity.scoring.resolution", "Contract of a method": "methods.base",
+    "Cold posteriors": "methods.natural_gradients", "Steps whose memory is short": "methods.training.gradients",
+    "Folder of a study": "experiments.study.study", "Predictions of a study": "experiments.study.prediction_files",
+    "Criteria of a search": "experiments.search.criteria", "Search spaces": "experiments.search.space",
+}  # fmt: skip
 """Heading -> module, or `module:name`, whose docstring states the formulas, assumptions and sources."""
 
 
 def formulas() -> str:
-    """Return the page of the formulas: docstrings of modules, classes and functions."""
     lead = "Definitions, formulas, assumptions, proofs and sources, as the modules state them that compute with them."
     parts = ["# Formulas and definitions", lead]
     for title, location in FORMULAS.items():
@@ -95,7 +71,6 @@ def formulas() -> str:
 
 
 def methods() -> str:
-    """Return the card of each method, for mkdocstrings to fill in."""
     parts = []
     options = "    options:\n      members: [Config]\n      show_root_heading: false\n      heading_level: 4"
     grouped = {name for names in METHOD_GROUPS.values() for name in names}
@@ -108,12 +83,10 @@ def methods() -> str:
 
 
 def card_of(method: Any) -> str:
-    """Return the dotted name of a method, which is a module or a class."""
     return f"{method.__module__}.{method.__qualname__}" if isinstance(method, type) else method.__name__
 
 
 def scores() -> str:
-    """Return tables of the scores that are given and of those on request, and the sources of all."""
     parts = []
     head = ["name", "score", "formula", "it misleads when"]
     for title, asked in (("Every score", False), ("On request", True)):
@@ -141,14 +114,11 @@ def _heading(alike: list[ScoreSpec]) -> str:
 
 
 def intervals() -> str:
-    """Return a table of the methods of intervals, with the scores that have each."""
     found: dict[type, list[str]] = {}
     for name, score in SCORES.items():
         found.setdefault(type(score.interval), []).append(re.sub(r"_at_\d+$", "_at_…", name))
-    cells = [
-        (f"`{kind.__name__}`", (inspect.getdoc(kind) or "").partition("\n")[0], _code(dict.fromkeys(names)))
-        for kind, names in found.items()
-    ]
+    about = {kind: (inspect.getdoc(kind) or "").partition("\n")[0] for kind in found}
+    cells = [(f"`{kind.__name__}`", about[kind], _code(dict.fromkeys(names))) for kind, names in found.items()]
     return f"## The method of every score\n\n{_table(['method', 'what it is', 'scores'], cells)}"
 
 
@@ -159,18 +129,12 @@ def _source_of(function: Any) -> str:
 
 
 def data() -> str:
-    """Return a table of the tasks, the card of every data set, and how to get its files."""
     names = ", ".join(split.replace("_", " ") for split in SPLITS)
     head = ["`--task`", "what it does", "referable from grade", f"released counts: {names}"]
-    cells = [
-        (
-            f"`{name}`",
-            " ".join((inspect.getdoc(one.divide) or "").split()),
-            str(one.referable_from),
-            " / ".join(f"{count:,}" for count in one.published or ()),
-        )
-        for name, one in TASKS.items()
-    ]
+    cells = []
+    for name, one in TASKS.items():
+        what, counts = " ".join((inspect.getdoc(one.divide) or "").split()), [f"{k:,}" for k in one.published or ()]
+        cells.append((f"`{name}`", what, str(one.referable_from), " / ".join(counts)))
     parts = ["## The tasks", _table(head, cells), "## The data sets"]
     for name, dataset in DATASETS.items():
         title, _, card = dataset.card.partition("\n")
@@ -180,7 +144,6 @@ def data() -> str:
 
 
 def targets() -> str:
-    """Return a table of the targets of the fidelity benchmark."""
     head = ["target", "data", "network", "weights", "training points", "test points"]
     cells = [
         (f"`{name}`", one.title, one.network, f"{one.parameters:,}", f"{one.train:,}", ", ".join(one.groups))
@@ -190,7 +153,6 @@ def targets() -> str:
 
 
 def banks() -> str:
-    """Return a table of the concept banks that come along."""
     head = ["bank", "what", "where its files come from", "licence", "reference"]
     found = {name: find_definition(name) for name in bank_names()}
     cells = [(f"`{name}`", one.title, one.download, one.licence, one.reference) for name, one in found.items()]
@@ -203,7 +165,6 @@ def limits() -> str:
 
 
 def settings_of_uci() -> str:
-    """Return how the methods of the UCI comparison are trained, as its module states it."""
     return f"## Settings\n\n{(inspect.getdoc(uci) or '').partition(chr(10))[2].strip()}"
 
 
@@ -217,11 +178,8 @@ def posteriors() -> str:
     """Return a table of the posterior that each method approximates, asked of its settings, under a prior of variance 1."""
     points = 100
     optimizer = Optimizer(l2=0.5 / points, l2_on="everything", reweight="none", augment="none")
-    options: dict[str, dict[str, Any]] = {
-        "laplace": {"prior_precision": 1.0},
-        "mfvi": {"prior_mean": "zero", "prior_stddev": 1.0},
-        "multiswag": {"path": "sgld"},
-    }
+    options: dict[str, dict[str, Any]] = {"laplace": {"prior_precision": 1.0}, "multiswag": {"path": "sgld"}}
+    options["mfvi"] = {"prior_mean": "zero", "prior_stddev": 1.0}
     cells = []
     for name, method in METHODS.items():
         for given in ({}, options.get(name, {})):
@@ -252,7 +210,6 @@ PARTS_OF_API = {
 
 
 def interface() -> str:
-    """Return the definitions of the Python interface, for mkdocstrings to fill in."""
     public = [f"{module}.{name}" for name, module in sorted(retinabench._MODULES.items()) if name != "Problem"]
     options = "    options:\n      heading_level: 4"
     parts = ["## Definitions"]

@@ -5,8 +5,6 @@
 Run it after a reference in `references/` has changed; `tests/fidelity/reference/test_data_package.py` compares both.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from retinabench.fidelity.reference import reference_file
@@ -16,7 +14,6 @@ SHIPPED = Path(reference_file.__file__).parent / "shipped"
 
 
 def main() -> None:
-    """Write one file per target of classes."""
     for file in sorted(CHAINS.glob("*.npz")):
         with file.open("rb") as stream:
             reference = reference_file._read(stream, file)

@@ -6,8 +6,6 @@ A section names a command and, behind an arrow, what it writes; its picture is `
 `--work`, one after the other, and are skipped where their result is there already. Needs a Chromium.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex
@@ -38,7 +36,6 @@ class Section(NamedTuple):
 
 
 def sections(text: str) -> Iterator[Section]:
-    """Return the sections of the gallery that have a picture."""
     for part in text.split("\n## ")[1:]:
         commands = re.search(r"```sh\n(.*?)```", part, re.DOTALL)
         shown = re.search(r"→ `([^`]+)`", part)
@@ -57,15 +54,9 @@ def browser() -> str:
 
 
 def screenshot(page: Path, out: Path, width: int = WIDTH, height: int = HEIGHT) -> None:
-    """Write the first screen of a page."""
     with tempfile.TemporaryDirectory() as profile:
-        options = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-background-networking",
-            "--hide-scrollbars",
-        ]
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        options += ["--hide-scrollbars"]
         options += [f"--user-data-dir={profile}", f"--window-size={width},{height}", f"--screenshot={out}"]
         subprocess.run([browser(), *options, page.resolve().as_uri()], check=True, capture_output=True)
 
@@ -92,7 +83,6 @@ def make(section: Section, work: Path, done: set[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Take all pictures, or those of the sections that are named."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sections", nargs="*", metavar="SECTION")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "gallery")

@@ -4,8 +4,6 @@
 is called; definitions that run on import (modules, class bodies, the building of registries) do not count.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import inspect
@@ -20,10 +18,8 @@ from types import CodeType, FrameType
 
 import numpy as np
 
-COMMANDS = {
-    "score": ["score", "{file}", "--bootstrap", "20"],
-    "report": ["report", "{file}", "--bootstrap", "20", "--out", "{folder}/report"],
-}
+SCORE = ["score", "{file}", "--bootstrap", "20"]
+COMMANDS = {"score": SCORE, "report": ["report", *SCORE[1:], "--out", "{folder}/report"]}
 
 
 def traced(arguments: list[str]) -> Counter[str]:
@@ -62,7 +58,6 @@ def _importing(frame: FrameType | None) -> bool:
 
 
 def write_csv(path: Path, images: int = 120) -> None:
-    """Write drawn predictions: two eyes of a patient, both domains."""
     rng = np.random.default_rng(0)
     ill = rng.random(images) < 0.3
     prob = 1 / (1 + np.exp(-rng.normal(2 * ill - 1, 1)))
@@ -73,7 +68,6 @@ def write_csv(path: Path, images: int = 120) -> None:
 
 
 def main() -> None:
-    """Trace both commands, or the one that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="name the files")
     parser.add_argument("--command", choices=COMMANDS, help=argparse.SUPPRESS)

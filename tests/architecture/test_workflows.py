@@ -39,11 +39,8 @@ def test_locks_hold_a_hash_of_everything_and_agree_with_the_pins(name):
 def test_locks_cover_what_is_installed_from_them():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    for name, wanted in {
-        "scores": [],
-        "train": ["train", "pretrained"],
-        "all": ["train", "dev", "test", "docs", "hmc"],
-    }.items():
+    every = {"scores": [], "train": ["train", "pretrained"], "all": ["train", "dev", "test", "docs", "hmc"]}
+    for name, wanted in every.items():
         needed = [*project["dependencies"], *(one for extra in wanted for one in extras[extra])]
         locked = {one for one, _ in PIN.findall((ROOT / "locks" / f"{name}.txt").read_text())}
         names = {re.match(r"[\w.-]+", one)[0] for one in needed}

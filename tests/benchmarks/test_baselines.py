@@ -53,17 +53,12 @@ def test_a_benchmark_is_frozen_and_its_baselines_are_computed_and_collected(tmp_
     study.write_text(STUDY.format(data=data))
     (tmp_path / "toy.toml").write_text(DEFINITION.format(study=study))
     shipped.mkdir()
-    for module, name, value in (
-        (definition, "HERE", tmp_path),
-        (baselines, "HERE", tmp_path),
-        (board, "SHIPPED", shipped),
-    ):
+    places = (definition, "HERE", tmp_path), (baselines, "HERE", tmp_path), (board, "SHIPPED", shipped)
+    for module, name, value in places:
         monkeypatch.setattr(module, name, value)
     for words in (["freeze", "--data", data], ["compute"], ["collect"]):
         verb, *more = map(str, words)
         monkeypatch.setattr(sys, "argv", ["baselines.py", verb, "toy", *more, "--out", str(tmp_path / "out")])
         baselines.main()
-    assert {(one.card.name, len(one.predictions["toy"])) for one in board.baselines_of("toy")} == {
-        ("map", 2),
-        ("map-ensemble-2", 1),
-    }
+    found = {one.card.name: len(one.predictions["toy"]) for one in board.baselines_of("toy")}
+    assert found == {"map": 2, "map-ensemble-2": 1}

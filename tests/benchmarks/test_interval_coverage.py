@@ -1,7 +1,5 @@
-"""Nominal 95 % intervals hold the truth in about 95 % of simulated studies, and tests at 5 % reject about 5 %.
-
-The simulation is `benchmarks/interval_coverage.py`, whose table is `docs/tables/coverage.csv`; this is a small part of it.
-"""
+"""Nominal 95 % intervals hold the truth in about 95 % of simulated studies, and tests at 5 % reject about 5 %. The simulation is
+`benchmarks/interval_coverage.py`, whose table is `docs/tables/coverage.csv`; this is a small part of it."""
 
 import gzip
 import json
@@ -51,13 +49,9 @@ def test_intervals_cover_where_errors_and_disease_are_rare(tmp_path, variant):
     shares = {row[3]: row[6] for row in simulation.coverage(found, table) if row[4] >= STUDIES / 2}
     wanted = {"auroc", "nll", "brier", "aurc", "e_aurc", "augrc", "referral_nll_area", "gain_at_50"}
     wanted |= {
-        "specificity with reader",
-        "npv at 10 %",
-        "net benefit at 0.2",
-        "rps",
-        "coverage of sets, alike",
+        "specificity with reader", "npv at 10 %", "net benefit at 0.2", "rps", "coverage of sets, alike",
         "specificity, all sites at once",
-    }
+    }  # fmt: skip
     assert wanted <= set(shares)
     assert min(shares[name] for name in wanted) >= 0.95 - 4.5 * 0.034
 

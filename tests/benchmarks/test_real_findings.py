@@ -47,16 +47,6 @@ def test_a_record_holds_the_test_images_of_every_complete_run(tmp_path):
             assert np.isnan(one[key][~held]).all()
 
 
-def test_runs_are_added_to_those_of_a_record(tmp_path):
-    position = real_findings.test_positions(SPLIT)
-    for name in ("MAP-0", "MAP-1"):
-        folder = tmp_path / name
-        folder.mkdir()
-        np.savez(folder / f"{name}.npz", **columns(own=False))
-        count = real_findings.add(tmp_path / "record.npz", folder, position)
-    assert count == 2
-
-
 def test_rows_of_a_table_are_replaced_in_place_and_new_ones_follow(tmp_path):
     file = tmp_path / "table.csv"
     file.write_text("method,trunk,AUROC\nMAP,frozen,.1\nMAP,fine-tuned,.2\nMAP,from scratch,.3\n")

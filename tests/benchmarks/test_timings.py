@@ -14,10 +14,9 @@ from conftest import shared_path
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-import gpu_hmc
 import gpu_methods
+import hmc
 import memory
-import toolkit
 
 from retinabench.experiments.config import load_run
 
@@ -45,14 +44,9 @@ def test_the_work_of_a_resnet_50_is_the_known_one():
     assert gpu_methods.forward_work(run, 224) == pytest.approx(2 * 4.09e9, rel=0.01)
 
 
-def test_a_ratio_is_the_median_over_rounds():
-    times = iter([1.0, 2.0, 1.0, 3.0, 1.0, 10.0])
-    assert toolkit.ratio(lambda: next(times), lambda: next(times), 3)[:2] == (3.0, 7.0)
-
-
 @pytest.mark.slow
 def test_the_gpu_benchmark_of_the_sampler_runs_without_a_card(capsys):
-    assert gpu_hmc.main(["--toy"]) == 0
+    assert hmc.main(["gpu", "--toy"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("CPU")
     # Two targets, two precisions, two calls.
@@ -65,8 +59,8 @@ def test_the_gpu_benchmark_of_the_sampler_runs_without_a_card(capsys):
 
 @pytest.mark.slow
 def test_the_gpu_benchmark_of_the_sampler_fails_on_numbers_that_are_apart(capsys, monkeypatch):
-    monkeypatch.setitem(gpu_hmc.APART, torch.float32, 1e-12)
-    assert gpu_hmc.main(["--toy"]) == 1
+    monkeypatch.setitem(hmc.APART, torch.float32, 1e-12)
+    assert hmc.main(["gpu", "--toy"]) == 1
     assert capsys.readouterr().out.count("WRONG, the limit is 1e-12") == 4
 
 

@@ -1,4 +1,4 @@
-"""The same six files give the same p-value in every verb that says which method is better."""
+"""The same six files give the same p-value in every verb that says which method is better; boards and submissions."""
 
 import json
 from dataclasses import replace
@@ -14,7 +14,7 @@ from retinabench.predictions.io import write_predictions
 from retinabench.reports.leaderboard import board
 from retinabench.reports.papers.measurements import collect
 from retinabench.reports.papers.retina_tables import column_cells
-from support.board_entries import NAME, noisy
+from support.board_entries import NAME, noisy, submission
 
 REPLICATES = "30"
 
@@ -105,3 +105,24 @@ def test_non_inferiority_is_of_the_first_file(six, capsys, score):
 def test_a_margin_that_tests_nothing_is_refused(six, capsys, words, message):
     assert run(["compare", str(six[0]), str(six[3]), "--quiet", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_lone_file_is_ranked_among_the_baselines(tmp_path, capsys):
+    write_predictions(noisy(1.0), tmp_path / "mine.parquet")
+    arguments = ["leaderboard", str(tmp_path / "mine.parquet"), "--score", "auroc", "--bootstrap", "0", "-q"]
+    assert run([*arguments, "--json", str(tmp_path / "b.json")]) == 0
+    (board,) = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
+    kinds = [entry["kind"] for entry in board["entries"].values()]
+    assert kinds.count("file") == 1
+    assert kinds.count("baseline") > 10
+    assert "(your" in capsys.readouterr().out
+    assert run([*arguments, "--score", "auc"]) == 2
+
+
+def test_submit_checks_and_packs(tmp_path, capsys):
+    folder = submission(tmp_path, noisy(1.0))
+    assert run(["submit", "check", str(folder)]) == 0
+    assert run(["submit", "pack", str(folder), "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "noise" / NAME / "seed-0.parquet").is_file()
+    assert "complete" in capsys.readouterr().out
+    assert run(["submit", "check", str(tmp_path / "absent")]) == 2

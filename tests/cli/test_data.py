@@ -1,5 +1,3 @@
-"""`prepare` and `train` with data sets as a user has them: one command each, one clear line where that is not enough."""
-
 import json
 from dataclasses import replace
 
@@ -20,18 +18,11 @@ def prepare(name, source, out, *more):
     return run(["prepare", name, *words])
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    """EyePACS (some of its patients) and APTOS, prepared from archives."""
-    root = tmp_path_factory.mktemp("kaggle")
-    assert prepare("eyepacs", write_eyepacs(root / "eye", "parts", share=0.005), root / "eyepacs") == 0
-    assert prepare("aptos", write_aptos(root / "apt", "zip"), root / "aptos") == 0
-    return root
-
-
 @pytest.mark.slow
-def test_country_shift_from_archives_to_predictions_and_report(prepared, tmp_path, capsys):
-    both = ["--data", str(prepared / "eyepacs"), "--shifted", str(prepared / "aptos")]
+def test_country_shift_from_archives_to_predictions_and_report(tmp_path, capsys):
+    assert prepare("eyepacs", write_eyepacs(tmp_path / "eye", "parts", share=0.005), tmp_path / "eyepacs") == 0
+    assert prepare("aptos", write_aptos(tmp_path / "apt", "zip"), tmp_path / "aptos") == 0
+    both = ["--data", str(tmp_path / "eyepacs"), "--shifted", str(tmp_path / "aptos")]
     assert run(["train", *both, "--out", str(tmp_path / "runs"), *TINY, "optimizer.select=nll"]) == 0
     said = capsys.readouterr()
     assert "the complete data set gives 35,126" in said.err.replace("\n", " ")

@@ -1,5 +1,3 @@
-"""The verbs of `retinabench fidelity`."""
-
 import json
 
 import numpy as np
@@ -38,13 +36,6 @@ def faked(monkeypatch):
     monkeypatch.setattr(files, "read_reference", lambda target, data, path=None: classified(1000, 5))
 
 
-@pytest.fixture
-def probs(tmp_path):
-    random = np.random.default_rng(0)
-    np.savetxt(tmp_path / "theirs.csv", random.dirichlet(np.ones(5), 1000))
-    return str(tmp_path / "theirs.csv")
-
-
 def test_tasks_are_listed_and_defined(capsys):
     assert run(["fidelity", "tasks"]) == 0
     told = capsys.readouterr().out
@@ -77,8 +68,9 @@ def test_what_is_wrong_is_one_line_and_exit_code_2(arguments, says, capsys, fake
     assert not list(tmp_path.iterdir())
 
 
-def test_from_a_run_to_the_board(tmp_path, capsys, faked, probs):
-    runs = tmp_path / "runs"
+def test_from_a_run_to_the_board(tmp_path, capsys, faked):
+    runs, probs = tmp_path / "runs", str(tmp_path / "theirs.csv")
+    np.savetxt(probs, np.random.default_rng(0).dirichlet(np.ones(5), 1000))
     command = ["fidelity", "run", "map", "--task", "fundus", "--budget", "5", "--out", str(runs), "-q"]
     assert run(command) == 0
     file = capsys.readouterr().out.strip()

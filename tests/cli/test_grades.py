@@ -1,5 +1,3 @@
-"""What a reader learns of the five grades from `score`, `report` and `clinic`."""
-
 import json
 import re
 
@@ -31,10 +29,6 @@ def table(predictions, tmp_path_factory):
     return path
 
 
-def page_text(path):
-    return " ".join(re.sub(r"<[^>]+>", " ", path.read_text()).split())
-
-
 def test_score_says_how_well_the_grades_agree_and_how_often_their_sets_hold_them(table, predictions, tmp_path, capsys):
     out = tmp_path / "scores.json"
     assert run(["score", str(table), "--grades", "--bootstrap", "50", "--quiet", "--json", str(out)]) == 0
@@ -58,15 +52,13 @@ def test_score_says_how_well_the_grades_agree_and_how_often_their_sets_hold_them
 @pytest.mark.parametrize("verb", ["report", "clinic"])
 def test_pages_have_a_section_on_grades_where_a_file_has_them(verb, table, predictions, tmp_path):
     plain = tmp_path / "plain.csv"
-    columns = {
-        name: getattr(predictions, name) for name in ("image_id", "label", "probs", "grade", "patient_id", "split")
-    }
+    columns = {k: getattr(predictions, k) for k in ("image_id", "label", "probs", "grade", "patient_id", "split")}
     rb.write_predictions(rb.Predictions(**columns), plain)
     options = ["--bootstrap", "30", "-q"] if verb == "report" else ["-q"]
     for file, more, there in ((table, ["--grades"], True), (plain, [], False)):
         out = tmp_path / file.stem
         assert run([verb, str(file), *more, *options, "--out", str(out)]) == 0
-        text = page_text(out / "index.html")
+        text = " ".join(re.sub(r"<[^>]+>", " ", (out / "index.html").read_text()).split())
         assert ("Quadratic weighted kappa" in text) == there
         assert ("true and called grade" in text) == there
         assert ("Error in grades, in-domain" in text) == there

@@ -46,7 +46,6 @@ def prepared(tmp_path_factory):
 
 
 def one_line(capsys):
-    """Return the error line, and insist that there is exactly one."""
     lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note:")]
     assert len(lines) == 1, lines
     return lines[0]
@@ -55,10 +54,8 @@ def one_line(capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["scor"], "No such command"),
-        (["score", "x.csv", "--boostrap", "10"], "--boot"),
-        (["score", "nowhere.csv"], "does not exist"),
-        (["prepare", "idrdi", "--out", "x"], "Did you mean 'idrid'"),
+        (["scor"], "No such command"), (["score", "x.csv", "--boostrap", "10"], "--boot"),
+        (["score", "nowhere.csv"], "does not exist"), (["prepare", "idrdi", "--out", "x"], "Did you mean 'idrid'"),
         (["prepare", "idrid", "--out", "x"], "--source"),
         (["prepare", "idrid", "--source", "nowhere", "--out", "x"], "nowhere"),
         (["train", "--data", "nowhere"], "nowhere"),
@@ -68,27 +65,23 @@ def one_line(capsys):
         (["predict", "nowhere", "--data", ".", "--out", "p.csv"], "no finished run"),
         (["compare", "nowhere.csv", "nowhere.csv"], "does not exist"),
         (["examine", "--answers", "nowhere.csv", "--truth", "nowhere.csv"], "does not exist"),
-        (["lesions", "idrdi"], "Did you mean 'idrid'"),
-        (["report", "."], "predictions.parquet"),
-        (["track", "nowhere", "-q"], "run.json"),
-        (["uci", "--source", "."], "energy/data.txt"),
+        (["lesions", "idrdi"], "Did you mean 'idrid'"), (["report", "."], "predictions.parquet"),
+        (["track", "nowhere", "-q"], "run.json"), (["uci", "--source", "."], "energy/data.txt"),
         (["prepare", "aptos", "--download", "--source", "x", "--out", "y"], "(1) Accept the rules at https://"),
         (["prepare", "eyepacs", "--out", "y"], "Name them with --source. (1) Accept"),
         (["prepare", "aptos", "--source", ".", "--labels", "x", "--out", "y"], "--labels is not an option of the"),
         (["prepare", "folder", "--source", ".", "--column", "grade", "--out", "y"], "not ROLE=NAME"),
         (["prepare", "retinamnist", "--source", ".", "--out", "y"], "Add --download"),
         (["prepare", FROZEN, "--source", "x", "--out", "y"], "are frozen"),
-        (["report", ".", "--shifted", "y"], "--shifted needs --data"),
-        (["verify", "."], "holds no file to check"),
+        (["report", ".", "--shifted", "y"], "--shifted needs --data"), (["verify", "."], "holds no file to check"),
         (["predict", ".", "--out", "p"], "either --data (with a run) or --images"),
         (["predict", ".", "--out", "p", "--data", "d", "--labels", "l"], "--labels and --column belong to --images"),
         (["benchmark", "demmo"], "unknown study 'demmo'. Did you mean 'demo'?"),
         (["benchmark", "demo", "base.optimizer.lr=-1", "--status"], "optimizer.lr"),
-        (["benchmark", "missing.toml"], "missing.toml: does not exist"),
-        (["plan"], "Give --prevalence"),
+        (["benchmark", "missing.toml"], "missing.toml: does not exist"), (["plan"], "Give --prevalence"),
         (["plan", "--prevalence", "0.1", "--above-sensitivity", "0.95"], "cannot be shown"),
     ],
-)
+)  # fmt: skip
 def test_wrong_options_are_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, says):
     monkeypatch.chdir(tmp_path)
     assert run_main(arguments) == 2
@@ -116,11 +109,8 @@ def test_train_score_report_inspect(prepared, tmp_path, capsys):
     assert run_main([*report, "--bootstrap", "20", "-q"]) == 0
     assert "<svg" in (tmp_path / "report" / "index.html").read_text()
     capsys.readouterr()
-    for path, says in (
-        (folders[0], "dropout"),
-        (str(prepared), "patches"),
-        (folders[0] + "/predictions.parquet", "shifted test"),
-    ):
+    file = folders[0] + "/predictions.parquet"
+    for path, says in ((folders[0], "dropout"), (str(prepared), "patches"), (file, "shifted test")):
         assert run_main(["inspect", path]) == 0
         assert says in capsys.readouterr().out
 
@@ -209,9 +199,8 @@ main.main()
 
 def test_ctrl_c_during_a_finalizer_is_repeated():
     began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", LOST], capture_output=True, text=True, timeout=60, preexec_fn=hear_interrupts
-    )
+    options = {"capture_output": True, "text": True, "timeout": 60, "preexec_fn": hear_interrupts}
+    done = subprocess.run([sys.executable, "-c", LOST], **options)
     assert (done.returncode, done.stderr) == (130, "")
     assert time.monotonic() - began < 45
 
@@ -264,9 +253,7 @@ def test_version_and_an_interrupted_command(capsys, monkeypatch):
     if (root / ".git").exists():  # states between two releases are told apart by their commit
         code = "import retinabench; print(retinabench.__version__)"
         shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        commit = subprocess.run(
-            ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True).stdout
         assert shown == f"{RELEASE}+g{commit[:9]}\n" or ".dev" not in RELEASE
 
     def interrupted(*_, **__):

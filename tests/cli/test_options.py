@@ -1,20 +1,27 @@
 """One spelling per option: the same name takes the same kind of value in every verb, and every option says what it is."""
 
 import csv
+import json
 from collections import defaultdict
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import typer
 
 import retinabench as rb
+from retinabench.cli.entries import Kind
 from retinabench.cli.main import command_line, run
+from retinabench.cli.training import configured_run
+from retinabench.data.registry import DATASETS
+from retinabench.methods.registry import METHODS
+from retinabench.metrics.registry import SCORES
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def parameters(command, path=()):
-    """Yield verb and parameter of every command."""
     for name, one in getattr(command, "commands", {}).items():
         yield from parameters(one, (*path, name))
     if not hasattr(command, "commands"):
@@ -151,8 +158,28 @@ def test_patients_in_validation_and_test_are_noticed(tmp_path, capsys):
     path, split = tmp_path / "p.csv", np.where(np.arange(N) % 2, "validation", "test")
     for eyes, expected in ((2, True), (1, False)):
         patient = [str(k // eyes) for k in range(N)]
-        rb.write_predictions(
-            rb.Predictions([f"i{k}" for k in range(N)], LABEL, PROB, patient_id=patient, split=split), path
-        )
+        made = rb.Predictions([f"i{k}" for k in range(N)], LABEL, PROB, patient_id=patient, split=split)
+        rb.write_predictions(made, path)
         assert run(["score", str(path), "--bootstrap", "0", "-q"]) == 0
         assert ("patients in the validation and in the test split" in capsys.readouterr().err) is expected
+
+
+def configured(overrides=(), *, method=None, seed=None, model=None, shifted=None, task=None, precision=None):
+    return configured_run("demo/map", list(overrides), Path("data"), shifted, task, method, seed, precision, model)
+
+
+def test_an_option_counts_before_the_preset_and_an_override_before_the_option():
+    assert configured().method.name == "map"
+    assert configured(method="dropout").method.name == "dropout"
+    assert configured(["method.name=ivon"], method="dropout").method.name == "ivon"
+    assert configured(model="lenet").model.name == "lenet"
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_kind_has_entries_with_a_line_each(kind, capsys):
+    assert run(["list", kind, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found
+    assert all(found.values()), found
+    expected = {"methods": METHODS, "datasets": DATASETS, "scores": SCORES}
+    assert set(expected.get(kind, ())) <= set(found)

@@ -1,5 +1,3 @@
-"""`retinabench reproduce country`: from Kaggle's files to tables and judged claims."""
-
 import csv
 import json
 from pathlib import Path
@@ -19,16 +17,13 @@ TINY = [*ALONE, "seeds=2", "ensemble=2", 'criteria=["in_domain_auroc"]']
 
 
 @pytest.mark.slow
-def test_files_as_downloaded_become_tables_and_claims_and_a_second_command_computes_nothing(
-    tmp_path, capsys, monkeypatch
-):
+def test_downloads_become_tables_and_claims_and_a_second_command_computes_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("retinabench.reports.papers.write.figures_of", lambda *_: ([], []))  # drawing is slow
     write_eyepacs(tmp_path / "kaggle" / "eyepacs", "folder", share=0.006)
     write_aptos(tmp_path / "kaggle" / "aptos", "folder")
     out = tmp_path / "out"
-    words = (
-        f"reproduce country --source {tmp_path}/kaggle --out {out} --size 32 --device cpu --network resnet50".split()
-    )
+    words = f"reproduce country --source {tmp_path}/kaggle --out {out} --size 32 --device cpu --network resnet50"
+    words = words.split()
     assert cli.run([*words, "--workers", "1", *TINY]) == 0
     printed = capsys.readouterr().out
     assert printed.endswith("claims.md\n")

@@ -1,5 +1,3 @@
-"""The verb `score`: what it writes."""
-
 import gc
 import json
 

@@ -1,5 +1,3 @@
-"""`retinabench benchmark sites`: leave one site out, on drawn sites whose cameras differ."""
-
 import json
 from pathlib import Path
 
@@ -45,17 +43,13 @@ def test_each_site_is_tested_by_models_that_have_and_have_not_seen_it(sites, tmp
     assert "without lima" in (out / "sites.md").read_text()
     joined = open_prepared(out / "data" / "without-lima").records
     assert set(joined.domain[np.char.startswith(joined.image_id, "lima:")]) == {"shifted"}
-    files = {
-        site: sorted((out / "predictions" / site / "as_configured" / "map").glob("seed-*.parquet")) for site in SITES
-    }
+    files = {site: sorted(out.glob(f"predictions/{site}/as_configured/map/seed-*.parquet")) for site in SITES}
     cells = {}
     for left_out, of_site in files.items():
         runs = [read_predictions(file) for file in of_site]
         for site in SITES:
-            own = [
-                run.take(np.flatnonzero(np.char.startswith(run.image_id, f"{site}:") & (run.split == "test")))
-                for run in runs
-            ]
+            tests = [run.select(split="test") for run in runs]
+            own = [run.take(np.flatnonzero(np.char.startswith(run.image_id, f"{site}:"))) for run in tests]
             assert len(own[0]) > 8
             cells[left_out, site] = np.mean([auroc(run.label, run.prob) for run in own])
     stored = json.loads(Path(out / "sites.json").read_text())["unseen_minus_seen"]
@@ -65,9 +59,6 @@ def test_each_site_is_tested_by_models_that_have_and_have_not_seen_it(sites, tmp
             seen = np.mean([cells[other, site] for other in SITES if other != site])
             assert one["difference"] == pytest.approx(cells[site, site] - seen, abs=1e-9)
     worst = min(SITES, key=lambda site: cells[site, site])
-    first = next(
-        line
-        for line in (out / "sites.md").read_text().partition("AUROC of MAP")[2].splitlines()
-        if line.startswith("| without")
-    )
+    lines = (out / "sites.md").read_text().partition("AUROC of MAP")[2].splitlines()
+    first = next(line for line in lines if line.startswith("| without"))
     assert first.startswith(f"| without {worst}")

@@ -1,5 +1,3 @@
-"""`retinabench tune` from the command line: files, exit codes, one line per mistake; and its table."""
-
 import json
 import sys
 import types
@@ -41,9 +39,7 @@ def command(data, tmp_path, monkeypatch):
 
         fake = types.SimpleNamespace(make_engine=make_engine, precision_of=lambda *_: None)
         monkeypatch.setitem(sys.modules, "retinabench.experiments.engines.engine", fake)
-        arguments = [
-            "tune", "--data", str(data), "--space", str(tmp_path / "space.toml"), "--method", "dropout",
-        ]  # fmt: skip
+        arguments = ["tune", "--data", str(data), "--space", str(tmp_path / "space.toml"), "--method", "dropout"]
         arguments += ["--out", str(tmp_path / "sweep"), "--trials", "6", *words, *TINY]
         return cli.run([str(word) for word in arguments])
 
@@ -57,9 +53,7 @@ def test_a_search_writes_table_configuration_and_figures(command, data, tmp_path
     assert out.splitlines()[-1] == str(folder / "best.toml")
     assert err == ""
     names = {file.name for file in folder.iterdir()}
-    assert names == {
-        "best.toml", "ranking.csv", "ranking.json", "marginals.svg", "marginals.png",
-    }  # fmt: skip
+    assert names == {"best.toml", "ranking.csv", "ranking.json", "marginals.svg", "marginals.png"}
     assert command.options["name"] == "local"
     assert command.options["parallel"] == 2
     assert len(command.engine.computed) == 6
@@ -84,14 +78,12 @@ def test_the_same_command_continues_and_says_so(command, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--space", "demo/dropuot"], "Did you mean 'demo/dropout'?"),
-        (["--criterion", "auroc"], "in_domain_auroc"),
+        (["--space", "demo/dropuot"], "Did you mean 'demo/dropout'?"), (["--criterion", "auroc"], "in_domain_auroc"),
         (["--trials", "0"], "--trials"),
         (["--task", "in_domain", "--criterion", "balanced_joint_accuracy_area"], "no shifted validation images"),
-        (["--method", "map"], "unknown key 'method.rate' for the method 'map'"),
-        (["--data", "absent"], "absent"),
+        (["--method", "map"], "unknown key 'method.rate' for the method 'map'"), (["--data", "absent"], "absent"),
     ],
-)
+)  # fmt: skip
 def test_bad_options_are_one_line_and_exit_code_2(command, capsys, words, said):
     assert command("--quiet", *words) == 2
     assert said in one_line(capsys)

@@ -57,9 +57,8 @@ def test_a_network_that_cannot_be_built_leaves_the_folder_to_another(tmp_path, c
 def test_a_second_network_is_not_given_the_answers_of_the_first(tmp_path):
     images = masks.drawn(20)
     for epochs in (1, 2):
-        answer_bank.examine_images(
-            "synthetic", None, tmp_path, NetworkOptions(images=20, size=16, epochs=epochs), ExamineOptions()
-        )
+        network = NetworkOptions(images=20, size=16, epochs=epochs)
+        answer_bank.examine_images("synthetic", None, tmp_path, network, ExamineOptions())
         with open(tmp_path / "answers.csv", newline="") as handle:
             said = [[float(row[c]) for c in images.concepts] for row in csv.DictReader(handle)]
         found = json.loads((tmp_path / "examination.json").read_text())

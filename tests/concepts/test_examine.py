@@ -1,5 +1,3 @@
-"""`retinabench examine` as a user meets it: files, exit codes, one line, continued by the same command."""
-
 import json
 import re
 import shutil
@@ -42,10 +40,8 @@ def test_one_command_writes_everything(files, capsys):
     assert found["asked"] == len(lines) - 1
     shown = capsys.readouterr()
     assert (found["goals"]["haemorrhage"], found["claims"][0]["registered"]) == ({"sensitivity": 0.1}, True)
-    assert found["findings"] in (
-        [],
-        [{"concept": "haemorrhage", "measure": "sensitivity", "goal": 0.1, "finding": "met"}],
-    )
+    met = {"concept": "haemorrhage", "measure": "sensitivity", "goal": 0.1, "finding": "met"}
+    assert found["findings"] in ([], [met])
     said = {"holds": "Holds", "fails": "Does not hold", "undecided": "Undecided"}[found["claims"][0]["decided"]]
     assert shown.out.startswith(f"{said} in this bank: {claim}")
     value = found["concepts"]["haemorrhage"]["sensitivity"]["value"]

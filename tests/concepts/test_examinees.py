@@ -1,5 +1,3 @@
-"""A table of answers: what is read, what is refused, and what ties a transcript to it."""
-
 import hashlib
 
 import numpy as np
@@ -11,13 +9,7 @@ from retinabench.concepts.banks.bank import Bank, prepare_samples
 from retinabench.concepts.banks.definition import find_definition
 from retinabench.concepts.examinees import SYNTHETIC, Answers, read_answers
 from retinabench.concepts.questioning.examination import examine
-from retinabench.concepts.trained_answers import (
-    ConceptNetwork,
-    NetworkOptions,
-    default_optimizer,
-    train_network,
-    untrained_network,
-)
+from retinabench.concepts.trained_answers import NetworkOptions, default_optimizer, train_network, untrained_network
 from retinabench.core.errors import InputError
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.prepared import Prepared
@@ -48,10 +40,8 @@ def test_answers_are_those_of_the_table_and_may_lack_where_the_truth_is_unknown(
 
 def test_single_precision_stays_and_is_the_same_examinee(tmp_path):
     exact = np.float32(PROBS).astype(np.float64)
-    single, double = (
-        read_answers(written(tmp_path / f"{dtype}.parquet", probs=exact, dtype=dtype), BANK)
-        for dtype in ("float32", "float64")
-    )
+    files = [written(tmp_path / f"{one}.parquet", probs=exact, dtype=one) for one in ("float32", "float64")]
+    single, double = (read_answers(file, BANK) for file in files)
     assert single.hash == double.hash == Answers(BANK, exact).hash
     assert single(0, "a") == double(0, "a") == exact[0, 0]
 
@@ -123,13 +113,12 @@ def coloured(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def prepared(images: np.ndarray, truth: np.ndarray, folder) -> Prepared:
-    """The images as samples of a bank."""
     names = np.array([f"i{k}" for k in range(len(images))])
     known = ConceptImages(names, tuple("ab"), truth.astype(np.int8), names, lambda row, size: images[row])
     return prepare_samples(known, folder, size=images.shape[1], source={})
 
 
-def trained(images, truth, folder, *, epochs=1, seed=0, checkpoint=None, lr=None, samples=None) -> ConceptNetwork:
+def trained(images, truth, folder, *, epochs=1, seed=0, checkpoint=None, lr=None, samples=None):
     data = prepared(images, truth, folder)
     rows, settings = np.arange(samples or len(data)), lr or optimizer(epochs)
     return train_network(data, rows, model=MODEL, optimizer=settings, seed=seed, checkpoint=checkpoint or Checkpoint())

@@ -1,5 +1,3 @@
-"""Small trainings that the checks of all methods share."""
-
 import pytest
 
 from retinabench.experiments.config import load_run
@@ -15,14 +13,11 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """The folder of all shared runs."""
     return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture(scope="session")
 def trained(prepared, runs):
-    """Return the finished folder of a run given in words, which is computed once."""
-
     def folder(*words):
         return execute(load_run(None, [*TINY, *words], data=prepared), runs, Resources("cpu"))
 

@@ -13,9 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "CONTRIBUTING.md"
 RECIPES = ["a method", "a data set", "a model", "a score", "a fidelity target"]
-LINT_IMPORTS = (
-    "import sys; from importlinter.cli import lint_imports_command as lint; sys.argv.pop(1); lint()"  # no __main__
-)
+# no __main__
+LINT_IMPORTS = "import sys; from importlinter.cli import lint_imports_command as lint; sys.argv.pop(1); lint()"
 STEP = re.compile(
     r"In\s+`(?P<path>[^`]+)`,\s+(?:below the line\s+(?P<quote>``?)(?P<line>.+?)(?P=quote)|at the end),\s+add[^:`]*:"
     r"\n\n```\w+\n(?P<text>.*?)```",
@@ -25,13 +24,11 @@ COPY = re.compile(r"`(?P<source>examples/[^`]+)`\s+to\s+`(?P<path>[^`]+)`")
 
 
 def sections() -> dict[str, str]:
-    """The text of each recipe."""
     parts = re.split(r"^## Recipe: (.*)$", GUIDE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def follow(text: str, tree: Path) -> list[Path]:
-    """Copy and change the files that a recipe names; return them."""
     touched = []
     for step in COPY.finditer(text):
         path = tree / step["path"]
@@ -61,9 +58,8 @@ def test_there_is_a_recipe_for_everything_that_can_be_added():
 def tree(tmp_path_factory):
     """A copy of the tree in which every recipe was followed, and what runs a program in it."""
     tree = tmp_path_factory.mktemp("recipes") / "tree"
-    shown = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     for name in shown.stdout.splitlines():
         if (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -73,9 +69,8 @@ def tree(tmp_path_factory):
 
     def run(*command: str) -> str:
         start = ["-m"] if command[0] != "lint-imports" else ["-c", LINT_IMPORTS]
-        done = subprocess.run(
-            [sys.executable, *start, *command], cwd=tree, env=environment, capture_output=True, text=True
-        )
+        words = [sys.executable, *start, *command]
+        done = subprocess.run(words, cwd=tree, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 

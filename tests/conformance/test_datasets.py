@@ -58,7 +58,6 @@ def messidor(root):
 
 
 def tables(root, files, images, **options):
-    """Write tables of labels, and a photograph of each image with its grade."""
     for name, lines in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("\n".join([*lines, ""]))
@@ -109,9 +108,8 @@ def rfmid(root):
     parts = {"Training_Set/RFMiD_Training_Labels.csv": "Training", "Evaluation_Set/RFMiD_Validation_Labels.csv": "Validation",
              "Test_Set/RFMiD_Testing_Labels.csv": "Test"}  # fmt: skip
     files = {name: ["ID,Disease_Risk,DR,ARMD", *(f"{k},1,{k % 2},0" for k in range(1, MANY))] for name in parts}
-    images = [
-        (f"{name.partition('/')[0]}/{part}/{k}.png", k % 5) for name, part in parts.items() for k in range(1, MANY)
-    ]
+    folders = [f"{name.partition('/')[0]}/{part}" for name, part in parts.items()]
+    images = [(f"{folder}/{k}.png", k % 5) for folder in folders for k in range(1, MANY)]
     return tables(root, files, images)
 
 
@@ -176,10 +174,8 @@ def test_a_table_of_labels_is_read_as_it_is_published(name, images, label, row, 
     columns = (records.image_id, records.patient_id, records.eye, records.grade, records.split)
     assert row in set(zip(*(column.tolist() for column in columns), strict=True))
     ungradable = [image for image, why in survey.left_out if why == "ungradable"]
-    assert ungradable == {
-        "mbrset": ["99.1.jpg"],
-        "ddr": [f"007-{p}-{k}.jpg" for p in ("train", "valid", "test") for k in range(5, 64, 6)],
-    }.get(name, [])
+    graded = [f"007-{p}-{k}.jpg" for p in ("train", "valid", "test") for k in range(5, 64, 6)]
+    assert ungradable == {"mbrset": ["99.1.jpg"], "ddr": graded}.get(name, [])
 
 
 def test_a_shifted_set_whose_labels_mean_something_else_is_asked_about(tmp_path):
@@ -187,9 +183,8 @@ def test_a_shifted_set_whose_labels_mean_something_else_is_asked_about(tmp_path)
     for name in ("idrid", "airogs", "brset"):
         (tmp_path / name).mkdir()
         root, options = SOURCES[name](tmp_path / name)
-        folders[name] = prepare(
-            name, tmp_path / f"{name}-prepared", recipe=Recipe(16), source=root, workers=1, **options
-        ).folder
+        out = tmp_path / f"{name}-prepared"
+        folders[name] = prepare(name, out, recipe=Recipe(16), source=root, workers=1, **options).folder
     (note,) = (n for n in load_task(folders["idrid"], "country_shift", folders["airogs"]).notes if "label 1" in n)
     assert note.startswith("label 1 of 'idrid' is referable retinopathy by its grade, of 'airogs' referable glaucoma")
     assert not any("label 1" in n for n in load_task(folders["idrid"], "country_shift", folders["brset"]).notes)

@@ -40,7 +40,6 @@ def blocks(page, language):
 
 
 def commands(page):
-    """The command lines of a page that start with `retinabench`, as lists of words."""
     for block in blocks(page, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
             if line.strip().startswith("retinabench ") and "…" not in line:
@@ -48,9 +47,8 @@ def commands(page):
                 yield shlex.split(re.split(r" {3,}| && ", line.strip())[0], comments=True)
 
 
-COMMANDS = [
-    pytest.param(words[1:], id=f"{page.stem}: {' '.join(words[1:])}") for page in PAGES for words in commands(page)
-]
+COMMANDS = [(page.stem, words[1:]) for page in PAGES for words in commands(page)]
+COMMANDS = [pytest.param(words, id=f"{name}: {' '.join(words)}") for name, words in COMMANDS]
 
 
 APPLICATION = typer.main.get_command(command_line())
@@ -211,13 +209,9 @@ def test_every_section_of_the_gallery_has_a_small_picture():
 
 def test_the_site_s_lists_name_every_entry():
     pages = (
-        (entries.scores, SCORES),
-        (entries.data, [*DATASETS, *TASKS]),
-        (entries.targets, TARGETS),
-        (entries.banks, bank_names()),
-        (entries.posteriors, METHODS),
-        (entries.methods, METHODS),
-    )
+        (entries.scores, SCORES), (entries.data, [*DATASETS, *TASKS]), (entries.targets, TARGETS),
+        (entries.banks, bank_names()), (entries.posteriors, METHODS), (entries.methods, METHODS),
+    )  # fmt: skip
     for page, registry in pages:
         found = page()
         assert [name for name in registry if name not in found] == []

@@ -22,27 +22,21 @@ def table(label=LABEL, probs=RANDOM, **columns):
 
 
 FILES = {
-    "all positive": table(np.ones(N)),
-    "all negative": table(np.zeros(N)),
-    "one row": table([1], [0.3]),
-    "three rows": table([0, 1, 0], [0.3, 0.4, 0.9]),
-    "all ties": table(probs=np.full(N, 0.5)),
+    "all positive": table(np.ones(N)), "all negative": table(np.zeros(N)), "one row": table([1], [0.3]),
+    "three rows": table([0, 1, 0], [0.3, 0.4, 0.9]), "all ties": table(probs=np.full(N, 0.5)),
     "two equal samples": table(probs=np.repeat(RANDOM[:, None], 2, axis=1)),
-    "exactly 0 and 1": table(probs=(np.arange(N) // 2) % 2),
-    "always right": table(probs=LABEL),
+    "exactly 0 and 1": table(probs=(np.arange(N) // 2) % 2), "always right": table(probs=LABEL),
     "tiny probabilities": table(probs=np.where(LABEL, 5e-324, 1e-310)),
     "negative uncertainty": table(uncertainty=-RANDOM * 1e300),
     "far uncertainty": table(uncertainty=np.where(RANDOM > 0.5, 1e308, -1e308)),
-    "constant uncertainty": table(uncertainty=np.full(N, -1e308)),
-    "one patient": table(patient_id=["p"] * N),
-    "only shifted": table(domain=["shifted"] * N),
-    "one shifted": table(domain=["shifted"] + ["in_domain"] * (N - 1)),
+    "constant uncertainty": table(uncertainty=np.full(N, -1e308)), "one patient": table(patient_id=["p"] * N),
+    "only shifted": table(domain=["shifted"] * N), "one shifted": table(domain=["shifted"] + ["in_domain"] * (N - 1)),
     "one in domain": table(domain=["in_domain"] + ["shifted"] * (N - 1)),
     "all splits and domains": table(domain=DOMAIN, split=SPLIT),
     "all positive, all splits": table(np.ones(N), domain=DOMAIN, split=SPLIT),
     "ties, all splits": table(probs=np.full(N, 0.5), domain=DOMAIN, split=SPLIT),
     "far uncertainty, all splits": table(uncertainty=np.where(RANDOM > 0.5, 1e308, -1e308), domain=DOMAIN, split=SPLIT),
-}
+}  # fmt: skip
 
 
 def refuse(constant):
@@ -103,16 +97,11 @@ def test_only_validation_rows_are_refused_in_one_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("label", "prob", "uncertainty"),
     [
-        ([0, 1], [0.2, 0.3], [1, 2, 3]),
-        ([0, 1, 1], [0.2, 0.3], [1, 2]),
-        ([], [], []),
-        ([0, 1], [0.2, np.nan], [1, 2]),
-        ([0, 1], [0.2, 0.3], [1, np.inf]),
-        ([0, 2], [0.2, 0.3], [1, 2]),
-        ([0, 1], [-3.0, 4.0], [1, 2]),
-        ([[0, 1]], [[0.2, 0.3]], [[1, 2]]),
+        ([0, 1], [0.2, 0.3], [1, 2, 3]), ([0, 1, 1], [0.2, 0.3], [1, 2]), ([], [], []),
+        ([0, 1], [0.2, np.nan], [1, 2]), ([0, 1], [0.2, 0.3], [1, np.inf]), ([0, 2], [0.2, 0.3], [1, 2]),
+        ([0, 1], [-3.0, 4.0], [1, 2]), ([[0, 1]], [[0.2, 0.3]], [[1, 2]]),
     ],
-)
+)  # fmt: skip
 def test_a_curve_of_wrong_arrays_is_refused(label, prob, uncertainty, rules):
     for metric in ("accuracy", "nll", "auroc", "auprc"):
         with pytest.raises(InputError):

@@ -37,7 +37,6 @@ VARIANTS = [
 
 
 def is_slow(name, check):
-    """Whether a check of a method is left to the slow tests."""
     return check in ELSEWHERE or (check in OF_POINTS and name not in QUICK_LIKELIHOODS)
 
 
@@ -59,7 +58,6 @@ def subjects(prepared, runs, tmp_path_factory):
 
 @pytest.fixture
 def predicted(trained):
-    """Return the predictions of a run given in words; members are shared."""
     return lambda *words: read_predictions(trained(*words) / "predictions.parquet")
 
 
@@ -134,10 +132,8 @@ def test_an_ensemble_is_the_mixture_of_its_members(predicted, name):
 
 @pytest.mark.parametrize("name", fast(SINGLE, ("map", "dropout", "swag", "ddu")))
 def test_a_temperature_keeps_samples_and_order(predicted, name):
-    tempered, plain = (
-        predicted("method.name=temperature", f"method.member.name={name}"),
-        predicted(f"method.name={name}"),
-    )
+    tempered = predicted("method.name=temperature", f"method.member.name={name}")
+    plain = predicted(f"method.name={name}")
     assert tempered.probs.shape == plain.probs.shape
     assert tempered.metadata["method"] == "temperature"
     for sample in range(plain.samples):

@@ -1,8 +1,6 @@
-"""Every option that a help text, a message or a document names belongs to a command that the reader can have in mind.
-
-An option behind a verb (`retinabench transfer --goal 0.05`, `transfer --goal`) belongs to that verb. Any other belongs to the
-command whose help it is, to a command that runs the code of the message, or to one that the page names.
-"""
+"""Every option that a help text, a message or a document names belongs to a command that the reader can have in mind. An option
+behind a verb (`retinabench transfer --goal 0.05`, `transfer --goal`) belongs to that verb. Any other belongs to the command whose
+help it is, to a command that runs the code of the message, or to one that the page names."""
 
 import ast
 import inspect
@@ -63,10 +61,8 @@ def strings(node):
             yield one.value
 
 
-TREES = {
-    ".".join(path.relative_to(SOURCE).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
-    for path in SOURCE.rglob("*.py")
-}
+MODULES = {".".join(path.relative_to(SOURCE).with_suffix("").parts): path for path in SOURCE.rglob("*.py")}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 
 def modules_of(node):

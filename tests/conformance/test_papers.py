@@ -17,27 +17,18 @@ RUN_BY = {
     "reproduce country --draw": ("cli/test_reproduce.py", '"--draw"'),
     "benchmark demo": ("cli/test_studies.py", '"benchmark", str(file)'),
     "benchmark benchmarks/studies": ("cli/test_reproduce.py", "small_2019.toml"),
-    "report runs/*": ("reports/papers/test_write.py", "--tables"),
-    "score": ("cli/test_scoring.py", '"score"'),
-    "train --data data/triage": ("cli/test_tables.py", '"train"'),
-    "train": ("cli/test_main.py", '"train"'),
-    "transfer": ("cli/test_clinical.py", '"transfer"'),
-    "clinic": ("cli/test_clinical.py", '"clinic"'),
-    "track": ("integrations/test_trackers.py", '"track"'),
-    "tune": ("cli/test_studies.py", '"tune"'),
-    "uci": ("experiments/test_uci.py", '"uci"'),
-    "prepare table": ("data/test_tables.py", '"prepare", "table"'),
-    "fidelity tasks": ("cli/test_fidelity.py", '"tasks"'),
-    "fidelity score": ("cli/test_fidelity.py", '"score"'),
+    "report runs/*": ("reports/papers/test_write.py", "--tables"), "score": ("cli/test_scoring.py", '"score"'),
+    "train --data data/triage": ("cli/test_tables.py", '"train"'), "train": ("cli/test_main.py", '"train"'),
+    "transfer": ("cli/test_clinical.py", '"transfer"'), "clinic": ("cli/test_clinical.py", '"clinic"'),
+    "track": ("integrations/test_trackers.py", '"track"'), "tune": ("cli/test_studies.py", '"tune"'),
+    "uci": ("experiments/test_uci.py", '"uci"'), "prepare table": ("data/test_tables.py", '"prepare", "table"'),
+    "fidelity tasks": ("cli/test_fidelity.py", '"tasks"'), "fidelity score": ("cli/test_fidelity.py", '"score"'),
     "fidelity run": ("cli/test_fidelity.py", '"run"'),
     "fidelity tune": ("fidelity/submissions/test_entries.py", "tune"),
     "fidelity reference": ("cli/test_fidelity.py", '"reference"'),
-    "fidelity board": ("cli/test_fidelity.py", '"board"'),
-    "examine": ("cli/test_concepts.py", '"examine"'),
-}
-ROWS = re.findall(
-    r"^\| ([^|]+) \| `retinabench ([^`]+)` \| ([^|]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
-)
+    "fidelity board": ("cli/test_fidelity.py", '"board"'), "examine": ("cli/test_concepts.py", '"examine"'),
+}  # fmt: skip
+ROWS = re.findall(r"^\| ([^|]+) \| `retinabench ([^`]+)` \| ([^|]+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
 
 
 def test_every_text_has_rows_and_none_lacks_more_than_data_and_a_gpu():

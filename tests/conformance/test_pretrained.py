@@ -69,12 +69,8 @@ def test_it_fine_tunes_the_last_stages_and_leaves_the_first_ones(pretrained, nam
     assert np.isfinite(read_predictions(found / "predictions.parquet").probs).all()
     if name in SINGLE:
         state = load_posterior(found)[1].state()
-        kept = [
-            torch.equal(tensor, before[key])
-            for key in FIRST
-            for place, tensor in state.items()
-            if re.fullmatch(rf"(trunk\.|beside/\d+/)?{re.escape(key)}", place)
-        ]
+        named = {key: re.compile(rf"(trunk\.|beside/\d+/)?{re.escape(key)}") for key in FIRST}
+        kept = [torch.equal(one, before[k]) for k in FIRST for place, one in state.items() if named[k].fullmatch(place)]
         assert all(kept)
         assert kept or name in OTHER_NAMES
         spread = [tensor for place, tensor in state.items() if place == f"beside/{FIRST[1]}"]
@@ -103,9 +99,7 @@ def test_a_head_learns_under_every_likelihood_of_the_method(name, hidden):
         restored = METHODS[name].build(heads[1], run, likelihood)
         restored.restore(trained.state())
         with torch.no_grad():
-            one, two = (
-                posterior.predict(inputs, 8, torch.Generator().manual_seed(1)) for posterior in (trained, restored)
-            )
+            one, two = (each.predict(inputs, 8, torch.Generator().manual_seed(1)) for each in (trained, restored))
         assert torch.equal(one, two)
         error, constant = errors_of(likelihood.name, one.mean(dim=0), targets)
         assert error < 0.85 * constant, likelihood.name
@@ -113,11 +107,9 @@ def test_a_head_learns_under_every_likelihood_of_the_method(name, hidden):
 
 def test_the_page_of_methods_names_every_method_that_does_not_work_with_every_trunk():
     configs = {name: METHODS[name].Config for name in OWN if not is_composed(METHODS[name])}
-    found = {
-        "the images": [name for name, config in configs.items() if config.needs_images],
-        "its trunk": [name for name, config in configs.items() if config.keeps_trunk],
-        "their members": sorted(name for name in OWN if is_composed(METHODS[name])),
-    }
+    found = {"the images": [name for name, config in configs.items() if config.needs_images]}
+    found["its trunk"] = [name for name, config in configs.items() if config.keeps_trunk]
+    found["their members"] = sorted(name for name in OWN if is_composed(METHODS[name]))
     listed = {line for line in PAGE.read_text().splitlines() if line.startswith("- `")}
     for what, names in found.items():
         (line,) = (line for line in listed if what in line)

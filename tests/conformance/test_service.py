@@ -54,7 +54,6 @@ def test_a_silent_failure_of_one_site_is_named(said):
 def test_the_status_says_that_both_certificates_are_over(said):
     assert said[-1]["command"] == "status"
     assert said[-1]["code"] == 4
-    replaced = (
-        "first/transfer.json: replaced by second/transfer.json after alarm: watched labels or drift speak against it"
-    )
+    replaced = "first/transfer.json: replaced by second/transfer.json after alarm: "
+    replaced += " watched labels or drift speak against it"
     assert said[-1]["first"].startswith(replaced)

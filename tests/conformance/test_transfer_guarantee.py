@@ -1,8 +1,6 @@
-"""Threshold transfer on the synthetic fundus photographs: the alarm rings for the shifted cameras and for nothing else.
-
-A logistic regression on the colours and the fine structure of 32-pixel pictures stands for a model. Patients are then
-dealt to validation and test again and again; what is drawn is the split, the pictures stay.
-"""
+"""Threshold transfer on the synthetic fundus photographs: the alarm rings for the shifted cameras and for nothing else. A logistic
+regression on the colours and the fine structure of 32-pixel pictures stands for a model. Patients are then dealt to validation and
+test again and again; what is drawn is the split, the pictures stay."""
 
 from dataclasses import replace
 
@@ -64,11 +62,9 @@ def some(rng, predictions, *sizes):
 
 
 def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):
-    """300 deals of 100 and 100 patients at level 5 %: the standard error of that share is 1.3 %.
-
-    Under one camera the test is exact for a random deal of any patients, so the share of false alarms is at most 5 %.
-    The shifted cameras photograph other grades as well; of healthy eyes alone only the camera differs.
-    """
+    """300 deals of 100 and 100 patients at level 5 %: the standard error of that share is 1.3 %. Under one camera the test is exact
+    for a random deal of any patients, so the share of false alarms is at most 5 %. The shifted cameras photograph other grades as
+    well; of healthy eyes alone only the camera differs."""
     (near, well), (far, well_far) = seen["in_domain"], seen["shifted"]
     u, v = (referral_uncertainty(one)[0] for one in (near, far))
     alarms = {"same": 0, "shifted": 0, "shifted, healthy": 0}
@@ -81,9 +77,8 @@ def test_the_shifted_camera_is_flagged_and_the_own_camera_is_not(seen):
             ("shifted", validation, v, other, far),
             ("shifted, healthy", validation & well, v, other & well_far, far),
         ):
-            verdict = resemblance(
-                u[a], near.patient_id[a], w[b], predictions.patient_id[b], permutations=99, seed=study
-            )
+            patients = near.patient_id[a], predictions.patient_id[b]
+            verdict = resemblance(u[a], patients[0], w[b], patients[1], permutations=99, seed=study)
             alarms[name] += verdict.alarm
     error = np.sqrt(0.05 * 0.95 / STUDIES)
     assert alarms["same"] / STUDIES <= 0.05 + 3 * error
@@ -99,10 +94,8 @@ def test_transfer_screens_every_set(seen):
         validation, test = some(np.random.default_rng([21, study]), near, 160, 90)
         assert (validation | test).all()
         domains = np.full(len(near), "in_domain"), np.full(len(far), "shifted")
-        parts = (
-            replace(near, domain=domains[0], split=np.where(validation, "validation", "test")),
-            replace(far, domain=domains[1]),
-        )
+        split = np.where(validation, "validation", "test")
+        parts = replace(near, domain=domains[0], split=split), replace(far, domain=domains[1])
         together = concatenate(parts)
         found = transfer(together, "selective_risk", 0.25, delta=0.1, bootstrap=5, seed=study)
         assert found.certificate.granted

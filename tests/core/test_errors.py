@@ -1,5 +1,3 @@
-"""What comes from strangers: names of files, links, text for terminals and spreadsheets, JSON."""
-
 import csv
 import io
 import os
@@ -9,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retinabench.core import errors
 from retinabench.core.errors import (
     InputError,
     csv_text,
     inside,
-    json_object,
     kept_inside,
-    open_in_place,
     plain_cell,
     shown,
     told_apart,
@@ -51,7 +48,7 @@ def test_what_is_written_in_place_follows_no_link(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("log", "pipe"):
         with pytest.raises(InputError, match="is not written to"):
-            open_in_place(tmp_path / name, os.O_WRONLY | os.O_APPEND)
+            errors.open_in_place(tmp_path / name, os.O_WRONLY | os.O_APPEND)
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / ".lock").symlink_to(victim)
@@ -99,16 +96,10 @@ def test_csv_quotes_text_and_leaves_numbers():
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "[]",
-        "3",
-        "{",
-        '{"a": "\\ud800"}',
-        '{"a": ' * 5000,
-        '{"a": 1' + "0" * 5000 + "}",
+        "", "[]", "3", "{", '{"a": "\\ud800"}', '{"a": ' * 5000, '{"a": 1' + "0" * 5000 + "}",
         '{"a": 1' + "0" * 400 + "}",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_json_object_that_can_be_written_again_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011 - half a dozen messages of the standard library
-        json_object(text)
+        errors.json_object(text)

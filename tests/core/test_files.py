@@ -1,5 +1,3 @@
-"""Lists of checksums: what they accept, what they find, and that `sha256sum` reads them."""
-
 import errno
 import json
 import os
@@ -13,24 +11,7 @@ import pytest
 from retinabench.cli.main import run
 from retinabench.core import files
 from retinabench.core.errors import InputError, WorkError
-from retinabench.core.files import (
-    CHECKSUMS,
-    atomic_write,
-    check,
-    check_writable,
-    claim,
-    explain,
-    read_checksums,
-    remove,
-    sealed,
-    settle,
-    state,
-    sweep,
-    unsealed,
-    verify,
-    write_bytes,
-    write_json,
-)
+from retinabench.core.files import CHECKSUMS, atomic_write, check, remove, settle, state, sweep, unsealed, write_bytes
 from retinabench.core.workspace import Workspace
 
 
@@ -55,22 +36,22 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
 
 
 def test_json_refuses_what_is_not_finite(tmp_path):
-    write_json(tmp_path / "x.json", {"a": [1, None]})
+    files.write_json(tmp_path / "x.json", {"a": [1, None]})
     assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1, None]}
     with pytest.raises(ValueError, match="JSON compliant"):
-        write_json(tmp_path / "y.json", {"a": float("nan")})
+        files.write_json(tmp_path / "y.json", {"a": float("nan")})
     assert not (tmp_path / "y.json").exists()
 
 
 def test_of_many_claims_one_succeeds_and_a_later_one_changes_nothing(tmp_path):
     file = tmp_path / "claimed.json"
-    threads = [threading.Thread(target=claim, args=(file, {"by": k})) for k in range(8)]
+    threads = [threading.Thread(target=files.claim, args=(file, {"by": k})) for k in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     content = file.read_text()
-    claim(file, {"by": "later"})
+    files.claim(file, {"by": "later"})
     assert file.read_text() == content
     assert json.loads(content)["by"] in range(8)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["SHA256SUMS", "claimed.json"]
@@ -119,24 +100,22 @@ def test_a_temporary_file_that_is_swept_before_it_is_locked_is_created_again(tmp
 @pytest.mark.parametrize(
     ("number", "kind", "says"),
     [
-        (errno.ENOSPC, WorkError, "no space left on the disk"),
-        (errno.EACCES, InputError, "no permission"),
-        (errno.ENOTDIR, InputError, "a file where a folder is needed"),
-        (errno.EIO, WorkError, "Input/output error"),
+        (errno.ENOSPC, WorkError, "no space left on the disk"), (errno.EACCES, InputError, "no permission"),
+        (errno.ENOTDIR, InputError, "a file where a folder is needed"), (errno.EIO, WorkError, "Input/output error"),
     ],
-)
+)  # fmt: skip
 def test_errors_of_the_system_become_one_line(tmp_path, number, kind, says):
-    error = explain(OSError(number, os.strerror(number)), tmp_path)
+    error = files.explain(OSError(number, os.strerror(number)), tmp_path)
     assert type(error) is kind
     assert says in str(error)
 
 
 def test_a_folder_for_results_is_checked_before_the_work(tmp_path):
-    check_writable(tmp_path / "a" / "b")
+    files.check_writable(tmp_path / "a" / "b")
     assert list((tmp_path / "a").rglob("*")) == [tmp_path / "a" / "b"]
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
-        for write in (check_writable, lambda path: write_bytes(path / "x", b"")):
+        for write in (files.check_writable, lambda path: write_bytes(path / "x", b"")):
             with pytest.raises(InputError, match="a file where a folder is needed"):
                 write(folder)
 
@@ -145,7 +124,7 @@ ODD = "a\\b\nc é"
 
 
 def states(folder):
-    return {found.path.name: found.state for found in verify(folder)}
+    return {found.path.name: found.state for found in files.verify(folder)}
 
 
 def test_damage_of_every_byte_and_every_cut_is_found(tmp_path):
@@ -252,15 +231,15 @@ def test_sha256sum_reads_a_list_with_odd_names(tmp_path):
     write_bytes(tmp_path / ODD, b"1", checked=True)
     write_bytes(tmp_path / "b", b"2", checked=True)
     settle(tmp_path)
-    assert set(read_checksums(tmp_path)) == {ODD, "b"}
+    assert set(files.read_checksums(tmp_path)) == {ODD, "b"}
     subprocess.run(["sha256sum", "--check", "--strict", CHECKSUMS], cwd=tmp_path, check=True, capture_output=True)
 
 
 def test_appended_lines_guard_themselves():
-    line = sealed({"answer": 0.25, "question": 1})
+    line = files.sealed({"answer": 0.25, "question": 1})
     assert unsealed(line) == {"answer": 0.25, "question": 1}
     assert unsealed(b'{"answer": 0.25}') == {"answer": 0.25}
-    assert unsealed(sealed({})) == {}
+    assert unsealed(files.sealed({})) == {}
     for wrong in (line.replace(b"0.25", b"0.35"), line.replace(b"question", b"puestion"), b"[1]"):
         with pytest.raises(ValueError, match=r"checksum|object"):
             unsealed(wrong)

@@ -1,5 +1,3 @@
-"""Results as JSON content, as rows, as HTML and as a pandas DataFrame."""
-
 import json
 import math
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from retinabench.core.errors import Bars, InputError, nearest, one_edit, printable
+from retinabench.core.errors import Bars, InputError, printable
 from retinabench.core.results import Document, IntervalRow, Tabular, draw_intervals, json_content
 
 
@@ -29,11 +27,6 @@ def test_html_escapes_names_and_writes_undefined_numbers_as_a_dash():
     html = Rows([{"model": "<b>", "value": 0.123456, "low": math.nan, "why": None}])._repr_html_()
     assert "<td>&lt;b&gt;</td><td>0.1235</td><td>–</td><td></td>" in html
     assert html.startswith("<table><thead><tr><th>model</th>")
-
-
-def test_a_dataframe_has_the_rows():
-    pytest.importorskip("pandas")
-    assert Rows([{"a": 1.0}, {"a": 2.0}]).to_dataframe()["a"].tolist() == [1.0, 2.0]
 
 
 def test_intervals_are_drawn_from_top_to_bottom_with_their_goals():
@@ -98,17 +91,6 @@ def test_messages_are_one_printable_line_of_limited_length():
     assert printable("ä €") == "ä €"
     assert len(printable("x" * 5000)) == 1000
     assert "\n" not in str(InputError("a\nb"))
-
-
-def test_the_nearest_name_comes_before_all_valid_ones():
-    assert nearest("dropuot", ["map", "dropout"]) == "Did you mean 'dropout'? Valid: dropout, map."
-    assert nearest("zzz", ["map", "dropout"]) == "Valid: dropout, map."
-
-
-def test_one_edit_is_one_letter_or_two_neighbours():
-    near = ("splitt", "spli", "split5", "spilt", "aplit", "slit", "psplit")
-    assert all(one_edit(word, "split") for word in near)
-    assert not any(one_edit(word, "split") for word in ("split", "tilps", "sp", "splitts", "platt"))
 
 
 def test_bars_are_on_standard_error_and_that_of_failed_work_does_not_stay_above_its_error(capsys):

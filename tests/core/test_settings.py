@@ -1,16 +1,18 @@
-"""The first complaint about a configuration, as one line with its key and the nearest valid one."""
-
+import hashlib
 import math
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError, field_validator
 
 from retinabench.core.errors import InputError
+from retinabench.core.random_streams import torch_generator
 from retinabench.core.registry import Registry, import_location
-from retinabench.core.settings import Extended, Frozen, first_problem, flat, merged
+from retinabench.core.seeds import derive, numpy_generator
+from retinabench.core.settings import Extended, Frozen, first_problem
 
 
 class Inner(Frozen):
@@ -59,21 +61,11 @@ def test_later_settings_are_left_out_at_their_defaults():
     assert Later.model_validate(Later(new=3).model_dump()) == Later(new=3)
 
 
-def test_nested_tables_are_laid_over_each_other_and_flattened():
-    tree = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
-    laid = merged(tree, {"a": {"c": {"d": 4, "f": 5}}, "e": {"g": 6}})
-    assert laid == {"a": {"b": 1, "c": {"d": 4, "f": 5}}, "e": {"g": 6}}
-    assert tree["a"]["c"] == {"d": 2}
-    assert dict(flat(laid)) == {"a.b": 1, "a.c.d": 4, "a.c.f": 5, "e.g": 6}
-
-
 GROUP = "retinabench.test_entries"
 
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Install a distribution that declares entry points of the group."""
-
     def write(**points):
         about = tmp_path / "site" / "a_plugin-1.0.dist-info"
         about.mkdir(parents=True)
@@ -140,3 +132,20 @@ def test_a_location_is_a_module_an_attribute_or_a_file(tmp_path):
         with pytest.raises(InputError, match="cannot be imported"):
             import_location(location)
     assert "bad" not in sys.modules
+
+
+def test_the_seed_of_a_stream_is_the_stated_hash_and_streams_depend_on_it_and_the_name_alone():
+    digest = hashlib.sha256(b"7/order/3").digest()
+    assert derive(7, "order", 3) == int.from_bytes(digest[:8], "big") // 2
+    assert 0 <= derive(7, "order", 3) < 2**63
+    draws = [numpy_generator(0, "a").random(3)]
+    np.random.default_rng().random()
+    draws += [numpy_generator(*name).random(3) for name in ((0, "a"), (1, "a"), (0, "b"), (0, "a", 1))]
+    assert np.array_equal(draws[0], draws[1])
+    assert len({draw.tobytes() for draw in draws}) == 4
+
+
+def test_a_torch_stream_is_seeded_in_the_same_way():
+    torch = pytest.importorskip("torch")
+    drawn = torch.rand(3, generator=torch_generator("cpu", 5, "x"))
+    assert torch.equal(drawn, torch.rand(3, generator=torch.Generator("cpu").manual_seed(derive(5, "x"))))

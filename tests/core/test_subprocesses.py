@@ -1,5 +1,3 @@
-"""The environment of child processes, and what becomes of them when one is killed."""
-
 import os
 import signal
 import subprocess
@@ -34,9 +32,7 @@ def test_a_killed_worker_is_one_line():
 def test_a_script_without_a_main_guard_is_refused_and_does_not_wait_for_itself(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("from retinabench.core.subprocesses import in_processes\nlist(in_processes(abs, [-1, -2], 2))\n")
-    ended = subprocess.run(
-        [sys.executable, script, tmp_path / "out"], capture_output=True, text=True, timeout=120, check=False
-    )
+    ended = subprocess.run([sys.executable, script, tmp_path / "out"], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
     assert "Put its calls under `if __name__" in ended.stderr
     assert "a worker was killed" in ended.stderr.splitlines()[-1]

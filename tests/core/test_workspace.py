@@ -1,5 +1,3 @@
-"""A killable folder: who may work in it, what it was begun with, and when it is done."""
-
 import errno
 import os
 import signal
@@ -11,7 +9,7 @@ import pytest
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import write_bytes
-from retinabench.core.workspace import HOLDER, LOCK, Workspace, first_difference
+from retinabench.core.workspace import HOLDER, LOCK, Workspace
 
 IMPORTS = """
 import sys, time
@@ -54,7 +52,6 @@ def workspace(tmp_path):
 
 @pytest.fixture
 def held(workspace):
-    """Another process that holds the folder."""
     other = start(HOLD, workspace.folder)
     assert other.stdout.readline() == "held\n"
     yield other
@@ -212,20 +209,6 @@ def test_done_without_a_manifest_is_no_finished_work(workspace):
             path.unlink()
     with pytest.raises(InputError, match=r"study\.json: is missing"):
         workspace.confirm(InputError)
-
-
-@pytest.mark.parametrize(
-    ("then", "now", "difference"),
-    [
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, None),
-        ({"a": {"b": {"c": 1}}}, {"a": {"b": {"c": 2}}}, ("a.b.c", 1, 2)),
-        ({"a": 1}, {}, ("a", 1, None)),
-        ({}, {"a": None}, ("a", None, None)),
-        ({"a": {"b": 1}}, {"a": 1}, ("a", {"b": 1}, 1)),
-    ],
-)
-def test_the_first_difference_of_two_manifests(then, now, difference):
-    assert first_difference(then, now) == difference
 
 
 def test_a_lock_ends_on_a_disk_that_fails_and_with_an_error_of_the_block(workspace, monkeypatch):

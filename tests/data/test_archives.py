@@ -1,5 +1,3 @@
-"""Files in parts read as one."""
-
 import hashlib
 import io
 import os
@@ -63,7 +61,6 @@ def write_parts(root, pieces=5):
 
 
 def write_nested(root):
-    """A zip that holds another zip in parts, and a compressed zip of the labels."""
     data = zipped({name: value for name, value in CONTENT.items() if name != "labels.csv"})
     inner = {"train.zip.001": data[:20_000], "train.zip.002": data[20_000:]}
     inner["labels.csv.zip"] = zipped({"labels.csv": CONTENT["labels.csv"]})

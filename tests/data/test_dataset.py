@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.dataset import ArrayDataset, Records, concatenate, make_records, referable
+from retinabench.data.dataset import ArrayDataset, Records, concatenate, make_records
 from retinabench.data.prepared import Prepared
 
 
@@ -29,12 +29,6 @@ def test_records_refuse_bad_rows(change):
     columns = {name: getattr(good, name) for name in good.__dataclass_fields__}
     with pytest.raises(InputError):
         Records(**{**columns, **change})
-
-
-def test_referable_is_moderate_or_worse_unless_the_task_says_otherwise():
-    assert referable(np.arange(5)).tolist() == [0, 0, 1, 1, 1]
-    assert referable(np.arange(5), 1).tolist() == [0, 1, 1, 1, 1]
-    assert referable(np.arange(5)).dtype == np.int8
 
 
 @pytest.mark.parametrize("cuts", [(4, 8), (1, 7), (5, 5)])

@@ -1,5 +1,3 @@
-"""Labels and image files that belong together, and what is left over on either side."""
-
 import pytest
 
 from retinabench.cli.main import run
@@ -64,17 +62,11 @@ def table(tmp_path, content, columns=("image", "level")):
 @pytest.mark.parametrize(
     "content",
     [
-        GOOD,
-        "\ufeff" + GOOD,
-        GOOD.replace("\n", "\r\n"),
-        GOOD.replace(",", ";"),
-        GOOD.replace(",", "\t"),
-        GOOD.rstrip("\n"),
-        GOOD + ",\n\n",
-        " image , level \n1_left, 0\n 1_right ,3 \n",
+        GOOD, "\ufeff" + GOOD, GOOD.replace("\n", "\r\n"), GOOD.replace(",", ";"), GOOD.replace(",", "\t"),
+        GOOD.rstrip("\n"), GOOD + ",\n\n", " image , level \n1_left, 0\n 1_right ,3 \n",
         '"image","level"\n"1_left","0"\n"1_right","3"\n',
     ],
-)
+)  # fmt: skip
 def test_dialects_of_csv_read_alike(tmp_path, content):
     assert table(tmp_path, content) == ROWS
 

@@ -1,5 +1,3 @@
-"""Limits, their file, and the probe, with a memory that a formula stands for."""
-
 import json
 import math
 from dataclasses import replace
@@ -11,20 +9,8 @@ from scipy.ndimage import map_coordinates
 
 from retinabench.core.errors import OutOfMemoryError, Quiet
 from retinabench.core.random_streams import numpy_generator
-from retinabench.data.loader import (
-    FILE,
-    Batches,
-    BatchLimits,
-    ImageSource,
-    affine,
-    affine_matrices,
-    array_batches,
-    flip,
-    is_out_of_memory,
-    keep_limits,
-    probe,
-    with_less,
-)
+from retinabench.data import loader as module
+from retinabench.data.loader import FILE, BatchLimits, affine_matrices, flip, is_out_of_memory, keep_limits, with_less
 from retinabench.data.prepared import open_prepared
 from support.helpers import make_prepared
 
@@ -42,7 +28,7 @@ def test_a_view_equals_scipy_s_sampling_of_rotation_after_shift_after_zoom_after
     x, y = math.cos(angle) * x - math.sin(angle) * y, math.sin(angle) * x + math.cos(angle) * y
     image = torch.rand((1, 3, 32, 32), generator=torch.Generator().manual_seed(0))
     expected = map_coordinates(image[0, 0].double().numpy(), [y + 15.5, x + 15.5], order=1, mode="grid-constant")
-    assert affine(image, affine_matrices(uniform))[0, 0].numpy() == pytest.approx(expected, abs=5e-5)
+    assert module.affine(image, affine_matrices(uniform))[0, 0].numpy() == pytest.approx(expected, abs=5e-5)
 
 
 def test_random_views_fill_the_ranges_of_2019():
@@ -119,7 +105,7 @@ class Card:
     ],
 )
 def test_a_probe_fills_the_free_memory(card, size, found):
-    assert probe(card.compute, size, card) == found
+    assert module.probe(card.compute, size, card) == found
     assert max(card.tried) <= max(found, 2)  # after two passes nothing is tried that is not expected to fit
 
 
@@ -148,9 +134,7 @@ def test_other_errors_pass_and_one_image_too_many_is_one_line():
 
     with pytest.raises(ValueError, match="not that"):
         with_less(broken, lambda: None, BatchLimits(), "training", 4, CPU)
-    with pytest.raises(
-        OutOfMemoryError, match=r"cpu ran out of memory: training with 1 image at a time does not fit\. End"
-    ):
+    with pytest.raises(OutOfMemoryError, match=r"cpu ran out of memory: training with 1 image at a time does not fit"):
         with_less(Card(1, 10).compute, lambda: None, BatchLimits(), "training", 4, CPU)
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"))
     assert not is_out_of_memory(RuntimeError("shape"))
@@ -163,8 +147,8 @@ def data(tmp_path_factory):
 
 def batches(data, rows=64, size=16, seed=0, augment="none", workers=0, standardise=False):
     train, validation = np.arange(rows), np.arange(64, 88)
-    source = ImageSource(data, torch.device("cpu"), train if standardise else None, workers)
-    return Batches(source, train, validation, size, seed, augment)
+    source = module.ImageSource(data, torch.device("cpu"), train if standardise else None, workers)
+    return module.Batches(source, train, validation, size, seed, augment)
 
 
 def collect(loader, epoch):
@@ -204,13 +188,10 @@ def test_processes_share_every_batch_of_the_one_order(data, rows, ranks):
 
 
 def test_processes_mirror_with_noise_of_their_own(data):
-    plain, mirrored = (
-        [list(batches(data, augment=kind).epoch(0, rank, 2)) for rank in (0, 1)] for kind in ("none", "flip")
-    )
-    changed = [
-        [not torch.equal(a, b) for (x, _), (y, _) in zip(one, two, strict=True) for a, b in zip(x, y, strict=True)]
-        for one, two in zip(plain, mirrored, strict=True)
-    ]
+    plain, mirrored = ([[*batches(data, augment=kind).epoch(0, k, 2)] for k in (0, 1)] for kind in ("none", "flip"))
+    pairs = [zip(one, two, strict=True) for one, two in zip(plain, mirrored, strict=True)]
+    columns = [[pair for (x, _), (y, _) in each for pair in zip(x, y, strict=True)] for each in pairs]
+    changed = [[not torch.equal(a, b) for a, b in each] for each in columns]
     # 32 images each, of which 3/4 are mirrored somehow: the same pattern twice by chance has probability 3e-7.
     assert changed[0] != changed[1]
 
@@ -248,7 +229,7 @@ def test_arrays_are_served_by_the_same_class_on_the_same_order(data):
     """All rows train, none is held out, and the order is that of a prepared folder with the same seed."""
     inputs = np.arange(130, dtype=np.float32).reshape(65, 2)
     classes = np.arange(65) % 3
-    arrays = array_batches(inputs, classes, 16, 3, torch.device("cpu"))
+    arrays = module.array_batches(inputs, classes, 16, 3, torch.device("cpu"))
     assert arrays.steps == 4
     assert list(arrays.rows(arrays.validation)) == []
     seen = list(arrays.epoch(1))

@@ -51,7 +51,6 @@ def write_source(folder, images=COUNT):
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """A source that no test changes."""
     return write_source(tmp_path_factory.mktemp("good") / "source")
 
 
@@ -61,7 +60,6 @@ def source(good, tmp_path):
 
 
 def spoil(source):
-    """Make five files bad, in different ways; return which."""
     images = source / "images"
     (images / "3.png").write_bytes(b"")
     (images / "5.png").write_text("no image")

@@ -1,5 +1,3 @@
-"""Shards of pixels: what is written is mapped again, and another array is refused."""
-
 import gc
 import json
 import pickle
@@ -60,12 +58,10 @@ def test_copies_with_damage_have_the_same_patients():
     [
         *(("shards", [name], "not a name in it") for name in ("../other/images-00000.npy", "/etc/hostname", None)),
         ("shards", ["link.npy"], "leads out of its folder"),
-        *(("size", size, "is damaged") for size in (10**9, 16, "8")),
-        ("name", "a\nb", "is damaged"),
-        ("shards", 3, "is damaged"),
-        ("settings", {"columns": 1}, "is damaged"),
+        *(("size", size, "is damaged") for size in (10**9, 16, "8")), ("name", "a\nb", "is damaged"),
+        ("shards", 3, "is damaged"), ("settings", {"columns": 1}, "is damaged"),
     ],
-)
+)  # fmt: skip
 def test_a_manifest_that_leads_elsewhere_or_claims_what_is_not_there_is_one_line(tmp_path, key, value, says):
     folder = make_prepared(tmp_path / "data", size=8)
     make_prepared(tmp_path / "other", size=8)
@@ -134,9 +130,8 @@ def test_sets_that_do_not_fit_are_refused(folders, tmp_path):
         open_data(ours, other)
     about = json.loads((theirs / "dataset.json").read_text())
     for setting, value in (("preprocess", "graham"), ("blur", 10), ("published", True)):
-        (theirs / "dataset.json").write_text(
-            json.dumps(about | {"settings": about.get("settings", {}) | {setting: value}})
-        )
+        settings = about.get("settings", {}) | {setting: value}
+        (theirs / "dataset.json").write_text(json.dumps(about | {"settings": settings}))
         with pytest.raises(InputError, match=f"prepared with another {setting} than"):
             open_data(ours, theirs)
     with pytest.raises(InputError, match="not a folder"):

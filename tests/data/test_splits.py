@@ -1,8 +1,5 @@
-"""The divisions of the tasks, at full size, from label files alone.
-
-The label files are drawn with the true counts by split and grade (`kaggle_layout.py`); the counts asserted here are
-those of the released benchmark.
-"""
+"""The divisions of the tasks, at full size, from label files alone. The label files are drawn with the true counts by split and
+grade (`kaggle_layout.py`); the counts asserted here are those of the released benchmark."""
 
 from dataclasses import replace
 
@@ -22,7 +19,6 @@ from support.kaggle_layout import FELLOWS, GRADES, write_aptos, write_eyepacs
 
 @pytest.fixture(scope="module")
 def kaggle(tmp_path_factory):
-    """EyePACS with APTOS as its shifted domain."""
     folder = tmp_path_factory.mktemp("kaggle")
     ours = labels(definition("eyepacs"), open_files(write_eyepacs(folder / "eyepacs")))
     theirs = labels(definition("aptos"), open_files(write_aptos(folder / "aptos")))
@@ -33,10 +29,8 @@ def make_records(n=200, domain="in_domain", split="train", prefix="p"):
     return from_lists(
         (f"{prefix}{k}" for k in range(n)),
         np.random.default_rng(0).choice(5, n, p=[0.6, 0.1, 0.2, 0.05, 0.05]).tolist(),
-        patient_id=(f"{prefix}-patient-{k // 2}" for k in range(n)),
-        domain=domain,
-        split=split,
-    )
+        patient_id=(f"{prefix}-patient-{k // 2}" for k in range(n)), domain=domain, split=split,
+    )  # fmt: skip
 
 
 def by_grade(records, rows):
@@ -56,9 +50,8 @@ def test_country_shift_has_the_published_counts(kaggle):
     shifted = np.concatenate([splits["shifted_validation"], splits["shifted_test"]])
     assert by_grade(kaggle, shifted) == (1_805, 370, 999, 193, 295)
     assert set(kaggle.domain[shifted]) == {"shifted"}
-    assert set(kaggle.domain[np.concatenate([splits[name] for name in ("train", "validation", "test")])]) == {
-        "in_domain"
-    }
+    rows = np.concatenate([splits[name] for name in ("train", "validation", "test")])
+    assert set(kaggle.domain[rows]) == {"in_domain"}
 
 
 @pytest.mark.parametrize(

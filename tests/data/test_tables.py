@@ -1,5 +1,3 @@
-"""Tables of patients: what is read, what is refused in one line, and inputs that no test row has a part in."""
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -21,7 +19,6 @@ ROWS = 60
 
 
 def patients(rows=ROWS, **columns):
-    """A table with numbers, words, and cells that are missing."""
     random = np.random.default_rng(0)
     age = random.normal(50, 20, rows).round(1)
     found = {
@@ -43,9 +40,8 @@ def write(table, path):
 
 
 def prepare(source, out, *more):
-    return run(
-        ["prepare", "table", "--source", str(source), "--label", "outcome", "--patient", "id", "--out", str(out), *more]
-    )
+    words = ["--source", str(source), "--label", "outcome", "--patient", "id", "--out", str(out)]
+    return run(["prepare", "table", *words, *more])
 
 
 def test_inputs_are_those_of_scikit_learn_fitted_on_the_training_rows():
@@ -101,9 +97,8 @@ def test_csv_and_parquet_are_the_same_table(tmp_path, capsys):
 
 
 def test_a_column_named_label_is_found_and_rows_without_patients_have_their_numbers(tmp_path, capsys):
-    source = write(
-        patients().rename_columns(["id", "label", "age", "pulse", "mechanism", "sex"]).drop(["id"]), tmp_path / "t.csv"
-    )
+    renamed = patients().rename_columns(["id", "label", "age", "pulse", "mechanism", "sex"])
+    source = write(renamed.drop(["id"]), tmp_path / "t.csv")
     assert run(["prepare", "table", "--source", str(source), "--out", str(tmp_path / "out")]) == 0
     assert "every row counts as a patient of its own" in capsys.readouterr().err
     task = load_task(tmp_path / "out", "in_domain")
@@ -151,13 +146,11 @@ def test_bad_tables_are_refused_in_one_line(name, tmp_path, capsys):
         (["--features", "id"], "column 'id': is the patient, and cannot be a feature"),
         (["--features", "age,agee"], "column 'agee': is missing. Did you mean 'age'?"),
         (["--features", "age,age"], "column 'age': is named twice"),
-        (["--split", "sex"], "row 1, column 'sex': is 'f'"),
-        (["--column", "grade=age"], "unknown role 'grade'"),
+        (["--split", "sex"], "row 1, column 'sex': is 'f'"), (["--column", "grade=age"], "unknown role 'grade'"),
         (["--label", "death"], "column 'death': is missing"),
-        (["--images", "500"], "--images and --seed draw a table"),
-        (["--corrupt", "dark:1"], "belong to images"),
+        (["--images", "500"], "--images and --seed draw a table"), (["--corrupt", "dark:1"], "belong to images"),
     ],
-)
+)  # fmt: skip
 def test_options_that_do_not_fit_are_refused_in_one_line(words, message, tmp_path, capsys):
     source = write(patients(), tmp_path / "patients.csv")
     assert prepare(source, tmp_path / "out", *words) == 2
@@ -170,9 +163,7 @@ def test_a_workbook_is_refused_and_categories_are_named(tmp_path, capsys):
     assert "is a zip archive, such as an Excel file. Save the table as 'CSV UTF-8'" in one_line(capsys)
     pulse = ["unknown" if k == 9 else str(60 + k % 30) for k in range(ROWS)]
     assert prepare(write(patients(pulse=pulse), tmp_path / "patients.csv"), tmp_path / "out") == 0
-    assert (
-        "read as categories (number of different values): pulse (31), mechanism (4), sex (2)" in capsys.readouterr().err
-    )
+    assert "categories (number of different values): pulse (31), mechanism (4), sex (2)" in capsys.readouterr().err
 
 
 def test_patients_with_several_rows_stay_together(tmp_path):

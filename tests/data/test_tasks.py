@@ -1,5 +1,3 @@
-"""Tasks of prepared folders: their labels, notes and refusals."""
-
 import json
 
 import numpy as np
@@ -11,10 +9,6 @@ from retinabench.data.tasks import SPLITS, expected_sizes, load_task
 from retinabench.experiments.config import load_run, presets
 from retinabench.experiments.run import make_batches
 from support.helpers import TINY, make_prepared
-
-
-def patients(records, rows):
-    return set(records.patient_id[rows].tolist())
 
 
 def prepared(tmp_path, name="data", **options):
@@ -50,7 +44,7 @@ def test_the_corrected_task_says_what_it_leaves_out(tmp_path):
 
 def test_without_test_split_patients_are_held_out_and_it_is_said(tmp_path):
     task = load_task(prepared(tmp_path, parts=(("in_domain", "train", 200),)), "in_domain")
-    sides = [patients(task.records, task.splits[name]) for name in ("train", "validation", "test")]
+    sides = [set(task.records.patient_id[task.splits[name]].tolist()) for name in ("train", "validation", "test")]
     assert [len(side) for side in sides] == pytest.approx([64, 16, 20], abs=3)
     assert len(set.union(*sides)) == sum(map(len, sides)) == 100
     assert any("'test' come from the data set's own training split" in note for note in task.notes)
@@ -85,9 +79,8 @@ def test_published_presets_take_the_released_task():
 
 
 def test_sizes_that_are_known_before_the_data_are_there():
-    assert expected_sizes("country_shift", "eyepacs", "aptos") == dict(
-        zip(SPLITS, (35_126, 10_906, 733, 42_670, 2_929), strict=True)
-    )
+    published = dict(zip(SPLITS, (35_126, 10_906, 733, 42_670, 2_929), strict=True))
+    assert expected_sizes("country_shift", "eyepacs", "aptos") == published
     # The published numbers of this task, from the counts by grade.
     assert expected_sizes("severity_shift_mild_published", "eyepacs") == dict(
         zip(SPLITS, (28_253, 8_850, 2_056, 34_445, 15_098), strict=True)

@@ -6,7 +6,6 @@ import torch
 
 @pytest.fixture(scope="module")
 def one_thread():
-    """Compute with one thread, as forks do."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,5 +1,3 @@
-"""The presets: the table of published values."""
-
 import pytest
 
 from retinabench.core.errors import InputError
@@ -33,22 +31,18 @@ def test_files_hold_differences_and_words_win(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["optimiser.lr=1"], "Did you mean 'optimizer'"),
-        (["optimizer.lrr=1"], "Did you mean 'lr'"),
+        (["optimiser.lr=1"], "Did you mean 'optimizer'"), (["optimizer.lrr=1"], "Did you mean 'lr'"),
         (["method=dropot"], "Did you mean 'dropout'"),
         (["method.name=dropout", "method.rte=0.1"], "Did you mean 'rate'"),
         (["method.name=dropout", "method.rate=1.5"], "method.rate"),
-        (["model.name=resnet51"], "Did you mean 'resnet50'"),
-        (["optimizer.epochs=0"], "optimizer.epochs"),
-        (["optimizer.lr=nan"], "optimizer.lr"),
-        (["seed"], "key=value"),
+        (["model.name=resnet51"], "Did you mean 'resnet50'"), (["optimizer.epochs=0"], "optimizer.epochs"),
+        (["optimizer.lr=nan"], "optimizer.lr"), (["seed"], "key=value"),
         (["method.name=ensemble", "method.member.name=dropout", "method.member.rats=1"], "Did you mean 'rate'"),
         (["method.name=map", "method.samples=3"], "method.samples"),
-        (["optimizer.augment=afine"], "optimizer.augment"),
-        (["optimizer.augment=1"], "optimizer.augment"),
+        (["optimizer.augment=afine"], "optimizer.augment"), (["optimizer.augment=1"], "optimizer.augment"),
         (["method.name=\ud800"], "half a surrogate pair"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_named_in_one_line(words, message):
     with pytest.raises(InputError) as caught:
         load_run(None, words, data="d")

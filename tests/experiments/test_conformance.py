@@ -72,9 +72,8 @@ def test_a_method_that_leaves_the_class_weights_out_does_not_conform(tmp_path):
     problems = {}
     for reduction in (".mean()", ""):
         name = f"forgetful{len(reduction)}"
-        (tmp_path / f"{name}.py").write_text(
-            FORGETFUL.replace(".mean()", reduction).replace('"forgetful"', f'"{name}"')
-        )
+        text = FORGETFUL.replace(".mean()", reduction).replace('"forgetful"', f'"{name}"')
+        (tmp_path / f"{name}.py").write_text(text)
         assert find_method(str(tmp_path / f"{name}.py")) == name
         try:
             (outcome,) = check_method(name, tmp_path / name, only=("weighs_classes",))

@@ -1,5 +1,3 @@
-"""`rb.train`: methods on the data sets and networks of a PyTorch user."""
-
 import numpy as np
 import pytest
 import torch
@@ -35,9 +33,8 @@ class Retinas(Dataset):
 def network():
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
-        return nn.Sequential(
-            nn.Conv2d(3, 8, 3, stride=2), nn.LeakyReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 1)
-        )
+        pooled = nn.Conv2d(3, 8, 3, stride=2), nn.LeakyReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        return nn.Sequential(*pooled, nn.Linear(8, 1))
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +81,8 @@ def test_own_validation_and_test_data_and_a_folder_that_is_kept(tmp_path):
     labels = 4 * (inputs[:, 0] > 0).long()  # grades
     whole = TensorDataset(inputs, labels)
     parts = [Subset(whole, range(*ends)) for ends in ((0, 200), (200, 250), (250, 300))]
-    call = {
-        "model": lambda: nn.Linear(4, 1),
-        "validation": parts[1],
-        "test": parts[2],
-        "settings": SHORT,
-        "out": tmp_path,
-    }
+    call = {"model": lambda: nn.Linear(4, 1), "validation": parts[1], "test": parts[2]}
+    call |= {"settings": SHORT, "out": tmp_path}
     found = rb.train("ensemble", parts[0], **call)
     assert found.predictions.grade.tolist() == labels[200:].tolist()
     assert (found.predictions.split == "test").sum() == 50

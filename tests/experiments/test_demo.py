@@ -1,5 +1,3 @@
-"""The demo, which takes minutes: the numbers of its page, and which networks its ensemble pools."""
-
 import json
 import re
 from pathlib import Path
@@ -26,9 +24,8 @@ def test_the_picture_of_readme_shows_the_numbers_of_this_demo(tmp_path):
     assert {"MAP", "MC dropout"} < set(entries)
     scores = entries["deep ensemble of 3"]["sets"]["in_domain"]["scores"]
     words = re.search(r'alt="Report of the demo: ([^"]*)"', Path("README.md").read_text())[1]
-    value, low, high, found = map(
-        float, re.search(r"accuracy of (\S+) \[(\S+), (\S+)\], finds (\d+) %", words).groups()
-    )
+    stated = re.search(r"accuracy of (\S+) \[(\S+), (\S+)\], finds (\d+) %", words)
+    value, low, high, found = map(float, stated.groups())
     shown = [scores["accuracy"][name] for name in ("value", "low", "high")]
     assert shown == pytest.approx([value, low, high], abs=0.02)
     assert scores["sensitivity"]["value"] == pytest.approx(found / 100, abs=0.05)

@@ -1,5 +1,3 @@
-"""Where a run is computed."""
-
 import filecmp
 import os
 import signal

@@ -1,5 +1,3 @@
-"""The engine that runs many things: what it skips, several writers at once, torn lines, other code and data."""
-
 import os
 import signal
 import time

@@ -1,5 +1,3 @@
-"""What a run writes, where its data set has an odd shape, and what a finished run predicts of other data sets."""
-
 import json
 import shutil
 
@@ -77,12 +75,10 @@ def test_the_classic_interface_scores_a_task(tmp_path):
 
 @pytest.mark.parametrize("method", ["map", "dropout"])
 def test_bfloat16_learns_and_predicts_in_full_precision(tmp_path, method):
-    run = load_run(
-        None, [*TINY, f"method={method}", "optimizer.precision=bfloat16"], data=str(make_prepared(tmp_path / "data"))
-    )
-    test = read_predictions(execute(run, tmp_path / "runs", Resources("cpu")) / "predictions.parquet").select(
-        split="test"
-    )
+    words = [*TINY, f"method={method}", "optimizer.precision=bfloat16"]
+    run = load_run(None, words, data=str(make_prepared(tmp_path / "data")))
+    folder = execute(run, tmp_path / "runs", Resources("cpu"))
+    test = read_predictions(folder / "predictions.parquet").select(split="test")
     assert rb.score(test, bootstrap=0)["joint"].auroc.value > 0.9
     # bfloat16 holds 8 significant bits; the sigmoid is taken in float32.
     assert len(np.unique(test.prob)) > 20
@@ -130,10 +126,9 @@ def test_a_cross_validation_tests_every_image_by_a_run_without_its_patient(tmp_p
     with pytest.raises(InputError, match="joins folds"):
         predict_on(folder, data, tmp_path / "x.csv", Resources("cpu"))
     moved = data.rename(tmp_path / "moved")
+    folder = run_folder(member_runs(run)[0], tmp_path / "runs", task)
     with pytest.raises(InputError, match="Run the command where the run was trained"):
-        predict_on(
-            run_folder(member_runs(run)[0], tmp_path / "runs", task), moved, tmp_path / "x.csv", Resources("cpu")
-        )
+        predict_on(folder, moved, tmp_path / "x.csv", Resources("cpu"))
 
 
 def test_a_run_knows_its_data_and_keeps_what_it_needs_of_them(tmp_path):

@@ -1,5 +1,3 @@
-"""The command: resumable per set and method, tables beside the printed values, wrong folders named."""
-
 import csv
 import math
 import shutil
@@ -12,22 +10,7 @@ from scipy import integrate, stats
 from retinabench.cli.main import run
 from retinabench.data.datasets.uci import SETS, Regression, draw_splits
 from retinabench.experiments import uci
-from retinabench.experiments.uci import (
-    GRID_SEARCH,
-    OPTIMIZER,
-    PUBLISHED,
-    SETTINGS,
-    TITLES,
-    SplitTraining,
-    compare_methods,
-    matched_log_likelihood,
-    mixture_log_likelihood,
-    results,
-    run_of,
-    split_scores,
-    train_and_score,
-    train_split,
-)
+from retinabench.experiments.uci import PUBLISHED, SETTINGS, SplitTraining, mixture_log_likelihood, train_and_score
 from support.uci_sets import write_set
 
 pytestmark = pytest.mark.usefixtures("legible")
@@ -48,7 +31,7 @@ def compared(tmp_path_factory):
 
 
 def test_tables_say_what_the_results_hold(compared):
-    found = results(compared / "out")
+    found = uci.results(compared / "out")
     assert list(found) == ["wine", "yacht"]
     rows = list(csv.DictReader((compared / "out" / "uci.csv").read_text().splitlines()))
     assert [(row["set"], row["method"]) for row in rows] == [(s, m) for s in ("wine", "yacht") for m in SETTINGS]
@@ -71,9 +54,9 @@ def test_what_is_there_is_not_computed_again(compared, tmp_path, monkeypatch):
     (segment,) = (out / "results" / "yacht").glob("*.jsonl")
     head, *lines = segment.read_bytes().splitlines(keepends=True)
     segment.write_bytes(head + b"".join(line for line in lines if b'"dropout-3"' not in line))
-    computed = []
-    monkeypatch.setattr(uci, "train_split", lambda job: computed.append(job) or train_split(job))
-    compare_methods(compared / "source", ["yacht"], out, epochs=1, seed=0)
+    computed, train = [], uci.train_split
+    monkeypatch.setattr(uci, "train_split", lambda job: computed.append(job) or train(job))
+    uci.compare_methods(compared / "source", ["yacht"], out, epochs=1, seed=0)
     assert [(job.data.name, job.method, job.split) for job in computed] == [("yacht", "dropout", 3)]
     assert {file.name: file.read_bytes() for file in out.glob("uci.*")} == before
 
@@ -81,13 +64,11 @@ def test_what_is_there_is_not_computed_again(compared, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--epochs", "2"], "another epochs: 1 there, 2 here"),
-        (["--seed", "1"], "another seed: 0 there, 1 here"),
-        (["--sets", "energy"], "holds no UCI set 'energy'"),
-        (["--sets", "yatch"], "Did you mean 'yacht'"),
+        (["--epochs", "2"], "another epochs: 1 there, 2 here"), (["--seed", "1"], "another seed: 0 there, 1 here"),
+        (["--sets", "energy"], "holds no UCI set 'energy'"), (["--sets", "yatch"], "Did you mean 'yacht'"),
         (["--epochs", "0"], "--epochs"),
     ],
-)
+)  # fmt: skip
 def test_wrong_options_are_one_line_and_change_nothing(compared, capsys, more, says):
     out = compared / "out"
     before = sorted((file, file.stat().st_mtime_ns) for file in out.rglob("[!.]*"))
@@ -104,7 +85,7 @@ def test_other_data_under_the_same_name_are_refused(compared, tmp_path, capsys):
 
 
 def test_a_training_that_diverges_is_named(compared, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(OPTIMIZER, "lr", 1e30)
+    monkeypatch.setitem(uci.OPTIMIZER, "lr", 1e30)
     assert run([*words(compared / "source", tmp_path), "--epochs", "3"]) == 1
     assert "wine" in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.jsonl"))
@@ -117,8 +98,8 @@ def test_numbers_show_two_digits_of_their_error():
 
 
 def test_every_set_has_its_printed_values():
-    assert list(PUBLISHED) == list(GRID_SEARCH) == list(SETS)
-    assert all(list(by_method) == list(SETTINGS) == list(TITLES) for by_method in PUBLISHED.values())
+    assert list(PUBLISHED) == list(uci.GRID_SEARCH) == list(SETS)
+    assert all(list(by_method) == list(SETTINGS) == list(uci.TITLES) for by_method in PUBLISHED.values())
 
 
 @pytest.fixture
@@ -150,18 +131,18 @@ def test_matched_moments_are_those_of_the_mixture(case):
     random = np.random.default_rng(1)
     for point in range(3):
         drawn = random.normal(means[:, point], np.sqrt(variances[:, point]), (200_000, 7)).ravel()
-        one = matched_log_likelihood(target[[point]], means[:, [point]], variances[:, [point]])
+        one = uci.matched_log_likelihood(target[[point]], means[:, [point]], variances[:, [point]])
         # 1.4 million draws: the standard errors of mean and variance move the density by some 0.003.
         assert one == pytest.approx(stats.norm.logpdf(target[point], drawn.mean(), drawn.std()), abs=0.015)
-    assert matched_log_likelihood(target, means[:1], variances[:1]) == pytest.approx(
+    assert uci.matched_log_likelihood(target, means[:1], variances[:1]) == pytest.approx(
         mixture_log_likelihood(target, means[:1], variances[:1]), abs=1e-12
     )
 
 
 def test_units_change_the_likelihood_by_their_logarithm(case):
     target, means, variances = case
-    hours = split_scores(target, means, variances)
-    minutes = split_scores(60 * target, 60 * means, 3600 * variances)
+    hours = uci.split_scores(target, means, variances)
+    minutes = uci.split_scores(60 * target, 60 * means, 3600 * variances)
     for name in ("log_likelihood", "matched_log_likelihood"):
         assert minutes[name] == pytest.approx(hours[name] - math.log(60), abs=1e-10)
     assert minutes["rmse"] == pytest.approx(60 * hours["rmse"])
@@ -216,5 +197,5 @@ def test_a_constant_column_is_only_centered(data):
 
 def test_large_sets_train_in_larger_batches(data):
     large = replace(data, train=np.tile(data.train, 10))
-    sizes = [run_of(SplitTraining(d, "dropout", 0, 1, 0)).optimizer.batch_size for d in (data, large)]
+    sizes = [uci.run_of(SplitTraining(d, "dropout", 0, 1, 0)).optimizer.batch_size for d in (data, large)]
     assert sizes == [32, 128]

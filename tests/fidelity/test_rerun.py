@@ -119,9 +119,8 @@ def test_draws_from_states_need_code_which_must_evaluate_the_density(tmp_path, s
     states = proposed[np.log(random.random(len(values))) < values - values.max()]
     np.save(tmp_path / "states.npy", states)
     made = problem.submit(states, gradients=20, method="states", out=tmp_path / "theirs")
-    assert any(
-        "exact draws with 20 declared gradients" in doubt for doubt in row(tmp_path / "theirs", "states")["doubts"]
-    )
+    doubts = row(tmp_path / "theirs", "states")["doubts"]
+    assert any("exact draws with 20 declared gradients" in doubt for doubt in doubts)
     assert official(made.path, out=tmp_path / "official") == 2
     assert "names no code" in capsys.readouterr().err
     stolen = f"import numpy as np\n\n\ndef sample(problem, gradients, seed):\n    return np.load({str(tmp_path / 'states.npy')!r})\n"
@@ -168,7 +167,6 @@ def test_what_is_nearer_than_the_published_chain_is_asked_about(tmp_path, capsys
     assert run(["fidelity", "board", str(tmp_path / "runs"), "--out", str(tmp_path / "board"), *words]) == 0
     (task,) = json.loads((tmp_path / "board" / "board.json").read_text())["tasks"]
     doubts = {one["title"]: one["doubts"] for one in task["entries"]}
-    assert [doubt.partition(",")[0] for doubt in doubts["near"]] == [
-        "nearer than the published chain of the reference"
-    ] * 2
+    words = [doubt.partition(",")[0] for doubt in doubts["near"]]
+    assert words == ["nearer than the published chain of the reference"] * 2
     assert doubts["far"] == []

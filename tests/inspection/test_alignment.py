@@ -16,7 +16,6 @@ N, SIDE = 12, 128
 
 @pytest.fixture(scope="module")
 def images():
-    """Drawn retinas of 256 px, before they are prepared."""
     return [Image.fromarray(draw(k, size=256, masks=False).image) for k in range(N)]
 
 

@@ -1,5 +1,3 @@
-"""The table of original files."""
-
 import json
 
 import numpy as np
@@ -95,13 +93,10 @@ def idrid(tmp_path_factory):
 
 
 KNOWN = {
-    ("IDRiD_064_test", "IDRiD_118_train"): {3, 0},
-    ("IDRiD_021_train", "IDRiD_391_train"): {1, 2},
-    ("IDRiD_028_train", "IDRiD_327_train"): {4, 3},
-    ("IDRiD_045_train", "IDRiD_333_train"): {2},
-    ("IDRiD_073_train", "IDRiD_375_train"): {2},
-    ("IDRiD_079_train", "IDRiD_279_train"): {1},
-}
+    ("IDRiD_064_test", "IDRiD_118_train"): {3, 0}, ("IDRiD_021_train", "IDRiD_391_train"): {1, 2},
+    ("IDRiD_028_train", "IDRiD_327_train"): {4, 3}, ("IDRiD_045_train", "IDRiD_333_train"): {2},
+    ("IDRiD_073_train", "IDRiD_375_train"): {2}, ("IDRiD_079_train", "IDRiD_279_train"): {1},
+}  # fmt: skip
 
 TWO_EXPOSURES = ("IDRiD_013_train", "IDRiD_397_train")
 """Two images of one eye from one visit, with grades 3 and 2: different bytes, found by their pixels alone."""
@@ -141,9 +136,8 @@ AGAIN = (
 def behind_a_dirty_lens(path):
     """A photograph out of focus, with 200 specks, smears and a scratch at the places that they have in every photograph."""
     image = Image.open(path).convert("RGB").filter(ImageFilter.GaussianBlur(4))
-    x, y = (
-        np.linspace(-side, side, pixels, dtype=np.float32) for side, pixels in zip((1.2, 0.8), image.size, strict=True)
-    )
+    sides = zip((1.2, 0.8), image.size, strict=True)
+    x, y = (np.linspace(-side, side, pixels, dtype=np.float32) for side, pixels in sides)
     random = np.random.default_rng(0)
     place = random.uniform(-1, 1, (2, 200, 1)).astype(np.float32)
     sigma, depth = (random.uniform(*of, (200, 1)).astype(np.float32) for of in ((0.006, 0.04), (0.1, 0.5)))

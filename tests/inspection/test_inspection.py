@@ -11,21 +11,9 @@ from scipy.stats import median_abs_deviation, norm
 
 from retinabench.data.dataset import Records, make_records
 from retinabench.data.prepared import open_prepared
+from retinabench.inspection import inspection
 from retinabench.inspection.duplicates import BadFile, CopyGroup, CopyPair, OriginalFiles
-from retinabench.inspection.inspection import (
-    GRADES,
-    Classes,
-    Inspection,
-    Leak,
-    Outlier,
-    camera_rows,
-    findings,
-    inspect_data,
-    leaks,
-    robust_z,
-    split_names,
-    split_rows,
-)
+from retinabench.inspection.inspection import Inspection, Leak, Outlier, camera_rows, leaks, robust_z, split_names
 from support.helpers import make_prepared
 
 
@@ -61,7 +49,8 @@ def test_leaks_equal_a_count_by_hand():
 
 def test_splits_count_images_patients_and_grades():
     records = study()
-    rows = {row.split: row for row in split_rows(records, Classes("grade", GRADES, records.grade))}
+    classes = inspection.Classes("grade", inspection.GRADES, records.grade)
+    rows = {row.split: row for row in inspection.split_rows(records, classes)}
     assert sum(row.images for row in rows.values()) == len(records)
     mine = (records.domain == "shifted") & (records.split == "test")
     assert rows["shifted test"].patients == len(set(records.patient_id[mine]))
@@ -93,13 +82,12 @@ def test_robust_z_is_the_distance_from_the_median_in_units_of_the_mad():
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
-    """A data set of which only the tables were read, and nothing was found."""
     folder: Path = make_prepared(tmp_path_factory.mktemp("plain") / "data")
-    return replace(inspect_data(open_prepared(folder), read_images=False), files=None, leaks=[])
+    return replace(inspection.inspect_data(open_prepared(folder), read_images=False), files=None, leaks=[])
 
 
 def sentences(found: Inspection) -> dict[str, tuple[str, str]]:
-    return {one.lead: (one.text, one.mood) for one in findings(found)}
+    return {one.lead: (one.text, one.mood) for one in inspection.findings(found)}
 
 
 def group(splits: tuple[str, ...], classes: tuple[int, ...], kind: str = "equal bytes") -> CopyGroup:

@@ -132,9 +132,8 @@ def test_a_tensor_without_ordinary_numbers_is_one_line(kind):
 
 def test_rows_of_a_table_are_named_by_their_patients():
     table = torch.arange(8.0).reshape(4, 2)
-    batches = [
-        {"x": table[k : k + 2], "y": torch.tensor([0, 1]), "patient_id": torch.tensor([101, 102]) + k} for k in (0, 2)
-    ]
+    y, patient = torch.tensor([0, 1]), torch.tensor([101, 102])
+    batches = [{"x": table[k : k + 2], "y": y, "patient_id": patient + k} for k in (0, 2)]
     found = rb.predict_torch(nn.Linear(2, 1), batches)
     assert found.image_id.tolist() == found.patient_id.tolist() == ["101", "102", "103", "104"]
     twice = [{**batch, "patient_id": torch.tensor([7, 7])} for batch in batches]

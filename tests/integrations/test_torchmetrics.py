@@ -25,7 +25,6 @@ def batches():
 
 
 def expected_scores(batches):
-    """Return the scores `NAMES` of all images of the batches, by `rb.score`."""
     logits, label = (torch.cat(parts) for parts in zip(*batches, strict=True))
     (found,) = rb.score(rb.Predictions.from_logits(logits, label=label), bootstrap=0).sets.values()
     return {name: found.scores[name].value for name in NAMES}

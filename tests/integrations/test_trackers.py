@@ -1,5 +1,3 @@
-"""Unknown trackers, missing libraries and damaged folders are named in one line."""
-
 import json
 import shutil
 import struct
@@ -25,32 +23,27 @@ from support.helpers import TINY, make_prepared
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    """The rows of `metrics.jsonl`, one per epoch."""
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def finish(unfinished: Path, trained: Path) -> None:
-    """Complete an unfinished run with the files of the finished one."""
     for name in ("metrics.jsonl", "predictions.parquet"):
         shutil.copy(trained / name, unfinished)
 
 
 @pytest.fixture(scope="session")
 def easy(tmp_path_factory):
-    """Prepared data of easy images."""
     return make_prepared(tmp_path_factory.mktemp("easy") / "data")
 
 
 @pytest.fixture(scope="session")
 def trained(easy, tmp_path_factory):
-    """A real run of three epochs."""
     run = load_run(None, [*TINY, "method=dropout"], data=str(easy))
     return execute(run, tmp_path_factory.mktemp("tracking"), Resources("cpu"))
 
 
 @pytest.fixture
 def unfinished(trained, tmp_path):
-    """The same run as it was after its second epoch."""
     folder = tmp_path / "runs" / trained.name
     folder.mkdir(parents=True)
     shutil.copy(trained / "run.json", folder)
@@ -96,7 +89,6 @@ def folder(tmp_path, rows=()):
 
 
 def read_events(folder):
-    """Return TensorBoard's own reading of a folder: {tag: [(step, value)]}, and the settings."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     from tensorboard.plugins.hparams import metadata
 
@@ -263,9 +255,7 @@ def test_the_real_library_offline(unfinished, trained, tmp_path, monkeypatch):
     (file,) = out.glob("wandb/offline-run-*/*.wandb")  # the second export holds the first
     for record in scan(file):
         if record.HasField("history"):
-            values = {
-                item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item
-            }
+            values = {one.key or "/".join(one.nested_key): json.loads(one.value_json) for one in record.history.item}
             assert values["_step"] not in points
             points[values["_step"]] = values
         if record.HasField("run"):
@@ -298,8 +288,7 @@ def test_every_point_stands_once_and_later_epochs_are_added(unfinished, trained,
     experiment = client.get_experiment_by_name("retinabench")
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.data.params["method.name"] == "dropout"
-    assert [one.step for one in client.get_metric_history(run.info.run_id, "loss")] == [
-        row["epoch"] for row in rows_of(unfinished)
-    ]
+    history = client.get_metric_history(run.info.run_id, "loss")
+    assert [one.step for one in history] == [row["epoch"] for row in rows_of(unfinished)]
     assert any(name.startswith("score/in_domain/") for name in run.data.metrics)
     assert run.info.status == "FINISHED"

@@ -16,8 +16,6 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture
 def opened(prepared):
-    """Return the run of some settings on these images, and its batches."""
-
     def open_run(*words):
         run = load_run(None, words, data=prepared)
         return run, make_batches(run, load_task(run.data, run.task), torch.device("cpu"))

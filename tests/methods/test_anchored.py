@@ -1,5 +1,3 @@
-"""Anchored ensembles."""
-
 import math
 
 import numpy as np
@@ -56,10 +54,8 @@ def test_a_member_is_where_its_anchor_pulls_it():
 
 @pytest.mark.parametrize("anchors", ["prior", pytest.param("matched", marks=pytest.mark.slow)])
 def test_the_law_of_the_members(anchors):
-    """48 members: N(mean, Σ) with matched anchors, N(mean, Σ² / s²) with the prior's. Each entry within 4 standard errors.
-
-    Σ is the posterior's covariance. Σ² / s² is a twentieth of it here: the prior's anchors alone are not its draws.
-    """
+    """48 members: N(mean, Σ) with matched anchors, N(mean, Σ² / s²) with the prior's. Each entry within 4 standard errors. Σ is the
+    posterior's covariance. Σ² / s² is a twentieth of it here: the prior's anchors alone are not its draws."""
     epochs = 2 if anchors == "matched" else 1
     members = np.stack(
         [
@@ -113,12 +109,9 @@ def test_the_prior_is_its_stationary_law():
 
 @pytest.mark.parametrize("anchors", [pytest.param("prior", marks=pytest.mark.slow), "matched"])
 def test_the_law_of_sequential_members(anchors):
-    """100 members, each trained for 10 steps from the last one's weights: the law of fresh ones, within 4 standard errors.
-
-    Matched: the noise is drawn anew for each member, and only the twentieth of the variance that the anchors bring is
-    correlated along the chain: they count as 75. Prior: a walk of 1.5 deviations forgets in about 7 members: they count as
-    15.
-    """
+    """100 members, each trained for 10 steps from the last one's weights: the law of fresh ones, within 4 standard errors. Matched:
+    the noise is drawn anew for each member, and only the twentieth of the variance that the anchors bring is correlated along the
+    chain: they count as 75. Prior: a walk of 1.5 deviations forgets in about 7 members: they count as 15."""
     words = [LR, f"method.anchors={anchors}", "method.samples=100", "method.walk=1.5", "method.first=0.01"]
     posterior, batches = fitted(make_run("sequential_anchored", *words, epochs=50))
     members = weights(posterior)

@@ -1,5 +1,3 @@
-"""Checkpoints of a training."""
-
 import json
 import signal
 import sys
@@ -81,12 +79,6 @@ def test_ctrl_c_at_any_line_of_a_write_is_raised(tmp_path):
     assert forked(at_every_line) == 0
 
 
-def best_of(checkpoint):
-    found = {}
-    checkpoint.restore_best(found.update)
-    return found["w"]
-
-
 def test_a_training_continues_with_its_history_and_counts(tmp_path):
     first = Checkpoint(tmp_path, counts={"gradients": 5})
     assert first.resume() is None
@@ -96,14 +88,9 @@ def test_a_training_continues_with_its_history_and_counts(tmp_path):
     again = Checkpoint(tmp_path)
     assert again.resume()["epoch"] == 1
     assert (again.history, again.counts) == (first.history, {"gradients": 5})
-    assert torch.equal(best_of(again), torch.ones(2))
+    again.restore_best((found := {}).update)
+    assert torch.equal(found["w"], torch.ones(2))
     assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == first.history
-
-
-def saved(**changes):
-    net = nn.Linear(3, 2)
-    state = {"model": net.state_dict(), "optimizer": make_optimizer(net, Optimizer()).state_dict(), "epoch": 1}
-    return {**state, "best": 0.5, "history": json.dumps([{"epoch": 1}]), "counts": {"gradients": 3}, **changes}
 
 
 @pytest.mark.parametrize(
@@ -115,8 +102,15 @@ def saved(**changes):
     ],
 )  # fmt: skip
 def test_a_checkpoint_of_another_training_is_refused_in_one_line(tmp_path, changes):
-    torch.save(saved(**changes), tmp_path / LAST)
     net = nn.Linear(3, 2)
+    state = {
+        "model": net.state_dict(),
+        "optimizer": make_optimizer(net, Optimizer()).state_dict(),
+        "epoch": 1,
+        "best": 0.5,
+    }
+    state |= {"history": json.dumps([{"epoch": 1}]), "counts": {"gradients": 3}}
+    torch.save({**state, **changes}, tmp_path / LAST)
     with pytest.raises(InputError, match=r"last\.pt: holds the tensors of another network"):
         _resume(Checkpoint(tmp_path), net, make_optimizer(net, Optimizer()), None, 2)
 

@@ -60,10 +60,8 @@ def test_members_that_do_not_go_together_are_refused(columns):
 
 
 def test_it_finds_the_temperature_that_made_the_labels():
-    """Labels drawn at T = 1 from logits that are then multiplied by 2.5: with 20,000 labels T is known to 2 %.
-
-    The Fisher information of log T is Σ p (1 - p) z², here about 0.2 · 20,000: a standard error of 0.016.
-    """
+    """Labels drawn at T = 1 from logits that are then multiplied by 2.5: with 20,000 labels T is known to 2 %. The Fisher
+    information of log T is Σ p (1 - p) z², here about 0.2 · 20,000: a standard error of 0.016."""
     random = np.random.default_rng(0)
     z = random.normal(0, 1.5, 20_000)
     label = (random.random(20_000) < expit(z)).astype(np.int8)
@@ -102,14 +100,12 @@ def made(tmp_path_factory):
 
     inner = 'method.member={name = "ensemble", members = 2}'
     return {
-        "map": predict("method=map"),
-        "of map": predict("method=temperature"),
+        "map": predict("method=map"), "of map": predict("method=temperature"),
         "of dropout": predict("method.name=temperature", "method.member.name=dropout"),
-        "dropout": predict("method=dropout"),
-        "of ensemble": predict("method.name=temperature", inner),
+        "dropout": predict("method=dropout"), "of ensemble": predict("method.name=temperature", inner),
         "ensemble": predict("method.name=ensemble", "method.members=2"),
         "ensemble of": predict("method.name=ensemble", "method.members=2", "method.member.name=temperature"),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -187,10 +183,8 @@ def test_the_samples_are_the_member_s_predictions_of_images_turned_by_hand(finis
     batches = make_batches(settings, load_task(settings.data, settings.task), torch.device("cpu"))
     stored, _ = next(batches.rows(batches.validation))
     generator = torch.Generator()
-    by_hand = [
-        member.predict(torch.from_numpy(np.rot90(one, turns, (2, 3)).copy()), 1, generator)
-        for one, turns in ((stored.numpy(), 0), (stored.numpy(), 2))
-    ]
+    turned = [np.rot90(stored.numpy(), turns, (2, 3)).copy() for turns in (0, 2)]
+    by_hand = [member.predict(torch.from_numpy(one), 1, generator) for one in turned]
     _, posterior = load_posterior(finished[1])
     found = posterior.predict(stored, 8, generator)
     assert torch.equal(found[0], by_hand[0][0])  # view 0, the image

@@ -1,5 +1,3 @@
-"""What every method states: card, name, settings."""
-
 import inspect
 import re
 
@@ -47,18 +45,14 @@ def entry_run(*words):
 @pytest.mark.parametrize(
     "words",
     [
-        ["method.name=map"],
-        ["method.name=gaussian_vi"],
-        ["method.name=ivon"],
-        ["method.name=vogn"],
+        ["method.name=map"], ["method.name=gaussian_vi"], ["method.name=ivon"], ["method.name=vogn"],
         ["method.name=laplace", f"method.prior_precision={1 / VARIANCE}"],
         ["method.name=laplace", "method.weights=diagonal", f"method.prior_precision={1 / VARIANCE}"],
         ["method.name=mfvi", "method.prior_mean=zero", f"method.prior_stddev={VARIANCE**0.5}"],
-        ["method.name=ensemble", "method.members=6", "method.member.name=ivon"],
-        ["method.name=ensemble"],
+        ["method.name=ensemble", "method.members=6", "method.member.name=ivon"], ["method.name=ensemble"],
     ],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_the_exam_s_settings_imply_the_target(words):
     found = entry_run(*words).target_posterior(POINTS)
     assert found.temperature == 1

@@ -1,5 +1,3 @@
-"""Several processes that train one network."""
-
 import json
 import os
 import socket
@@ -85,17 +83,13 @@ SAME = (
 
 
 def train(processes, prepared, out, words, program=("-m", "retinabench")):
-    """Start the command in several processes."""
     started = [
         subprocess.Popen(
-            [sys.executable, *program, *command(prepared, out, words)],
-            env={**os.environ, **place},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            [sys.executable, *program, *command(prepared, out, words)], env={**os.environ, **place},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
         for place in places(processes)
-    ]
+    ]  # fmt: skip
     said = [process.communicate()[0] for process in started]
     return [process.returncode for process in started], said
 
@@ -106,7 +100,6 @@ def command(prepared, out, words):
 
 
 def places(processes):
-    """Return the environment that torchrun would give each process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -132,11 +125,8 @@ def test_two_processes_are_one_with_the_double_batch(prepared, tmp_path, monkeyp
     monkeypatch.setattr(prediction, "VALIDATION_BATCH", 8)
     run = load_run(None, [*LENET, "task=in_domain"], data=str(prepared))
     execute(run, tmp_path / "1", Resources("cpu"))
-    dropout = execute(
-        load_run(None, [*LENET, "method.name=dropout", "task=in_domain"], data=str(prepared)),
-        tmp_path / "dropout",
-        Resources("cpu"),
-    )
+    run = load_run(None, [*LENET, "method.name=dropout", "task=in_domain"], data=str(prepared))
+    dropout = execute(run, tmp_path / "dropout", Resources("cpu"))
     other = make_prepared(tmp_path / "other", parts=(("in_domain", "test", 30),), size=16, seed=5)
     files = [tmp_path / "one.parquet", tmp_path / "two.parquet"]
     predict_on(dropout, other, files[0], Resources("cpu"))

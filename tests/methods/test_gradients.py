@@ -1,5 +1,3 @@
-"""Losses and gradients of a batch in parts."""
-
 import numpy as np
 import pytest
 import torch
@@ -78,9 +76,8 @@ class Scarce:
 
 def taken(method, limits, *, net="lenet", images=16, most=10**9, failing=(), words=()):
     """Gradients, buffers and sizes of the parts of one step."""
-    run = load_run(
-        None, [f"model.name={net}", "model.width=8", f"method.name={method}", "optimizer.l2=1e-3", *words], data="none"
-    )
+    words = [f"model.name={net}", "model.width=8", f"method.name={method}", "optimizer.l2=1e-3", *words]
+    run = load_run(None, words, data="none")
     batches = a_batch(images)
     posterior = METHODS[method].build(build_model(run.model, 0), run, Bernoulli())
     model = posterior.model.train()
@@ -125,9 +122,8 @@ def test_what_a_method_accumulates_beside_the_gradients_begins_again(method, mon
     for limit, failing in ((4, ()), (8, (2,))):
         batches = a_batch()
         batches.limits.training = limit
-        monkeypatch.setattr(
-            module, "objective", lambda *given, failing=failing: Scarce(original(*given), failing=failing)
-        )
+        scarce = lambda *given, failing=failing: Scarce(original(*given), failing=failing)  # noqa: E731
+        monkeypatch.setattr(module, "objective", scarce)
         posterior = module.fit(build_model(run.model, 0), batches, run, Checkpoint(), Bernoulli())
         states.append(posterior.state())
     for name in states[0]:

@@ -91,9 +91,8 @@ def test_the_energy_difference_survives_float32():
         return torch.zeros(len(weights)), torch.zeros_like(weights)
 
     weights = torch.randn(3, 20_000, generator=generator(7))
-    _, info = hmc.transition(
-        nothing, hmc.start(nothing, weights), prior_variance=1.0, step=0.01, steps=20, generator=generator(8)
-    )
+    options = {"prior_variance": 1.0, "step": 0.01, "steps": 20, "generator": generator(8)}
+    _, info = hmc.transition(nothing, hmc.start(nothing, weights), **options)
     momentum = torch.randn(weights.shape, generator=generator(8)).double()
     exact = hmc.start(nothing, weights.double())
     end, last = hmc.leapfrog(nothing, exact, momentum, 1.0, 0.01, 20)
@@ -188,13 +187,8 @@ def test_mean_and_covariance_are_the_closed_form_s_nuts(step):
     draws, rates, _ = chain(step, 820)
     assert 0.5 < np.mean(rates) <= 1
     centred = draws - mean
-    for values, truth in (
-        (draws, mean),
-        (
-            np.stack([centred[:, i] * centred[:, j] for i, j in ((0, 0), (0, 1), (1, 1))], axis=1),
-            covariance[[0, 0, 1], [0, 1, 1]],
-        ),
-    ):
+    products = np.stack([centred[:, i] * centred[:, j] for i, j in ((0, 0), (0, 1), (1, 1))], axis=1)
+    for values, truth in ((draws, mean), (products, covariance[[0, 0, 1], [0, 1, 1]])):
         split = values.reshape(4, -1, values.shape[1])
         assert (np.abs(values.mean(axis=0) - truth) < 4 * mcse(split)).all()
 
@@ -218,9 +212,8 @@ def straight_step(slope, size):
     generator = torch.Generator().manual_seed(0)
     state = hmc.start(linear(slope), torch.zeros(3, 4, dtype=torch.float64))
     point = hmc.microcanonical_start(state, generator)
-    after, error = hmc.microcanonical_step(
-        linear(slope), point, prior_variance=1e300, size=size, length=1e300, generator=generator
-    )
+    options = {"prior_variance": 1e300, "size": size, "length": 1e300, "generator": generator}
+    after, error = hmc.microcanonical_step(linear(slope), point, **options)
     return point.velocity.numpy(), after.velocity.numpy(), error
 
 
@@ -256,8 +249,7 @@ def test_accepted_trajectories_keep_a_gaussian_that_single_steps_of_that_size_do
         )
         assert 0.5 < float(info.accepted.double().mean()) < 0.95
     for _ in range(10):
-        point, _ = hmc.microcanonical_step(
-            normal, point, prior_variance=math.inf, size=2.0, length=2.0, generator=generator
-        )
+        options = {"prior_variance": math.inf, "size": 2.0, "length": 2.0, "generator": generator}
+        point, _ = hmc.microcanonical_step(normal, point, **options)
     assert float(adjusted.weights.square().mean()) == pytest.approx(1, abs=0.017)
     assert abs(float(point.state.weights.square().mean()) - 1) > 0.05

@@ -1,9 +1,7 @@
-"""What each method believes where the truth is known: a conjugate Gaussian regression, and logistic regression in 2-d.
-
-Every method trains as it does in the exam: `fit` on `point_batches`, l2 = 1 / (2 N s²) on everything, so that the loss is
--log posterior / N. Exact ones must reach the posterior, approximate ones their own fixed point, found here by closed form
-or quadrature. All seeds are those of the runs (0), all batches whole.
-"""
+"""What each method believes where the truth is known: a conjugate Gaussian regression, and logistic regression in 2-d. Every method
+trains as it does in the exam: `fit` on `point_batches`, l2 = 1 / (2 N s²) on everything, so that the loss is -log posterior / N.
+Exact ones must reach the posterior, approximate ones their own fixed point, found here by closed form or quadrature. All seeds are
+those of the runs (0), all batches whole."""
 
 import numpy as np
 import pytest
@@ -90,13 +88,6 @@ def logistic():
     return Problem(inputs, (random.random(40) < expit(inputs @ [1.0, -2.0])).astype(np.int64), TwoClasses)
 
 
-@pytest.fixture(scope="module")
-def exact(gaussian):
-    """Mean (3,) and precision (3, 3) of the Gaussian problem's posterior."""
-    precision = gaussian.x.T @ gaussian.x / NOISE**2 + np.eye(3) / PRIOR
-    return np.linalg.solve(precision, gaussian.x.T @ gaussian.y / NOISE**2), precision
-
-
 DESCENT = ["optimizer.lr=0.1", "optimizer.epochs=150"]
 ADAPTIVE = ["optimizer.name=adam", "optimizer.lr=0.1", "optimizer.epochs=400"]
 NATURAL = ["optimizer.lr=0.02", "optimizer.epochs=600", "method.std=0.2", "method.beta2=0.99"]
@@ -113,12 +104,14 @@ def deviations(posterior):
 # The conjugate Gaussian.
 
 
-def test_map_is_the_mean_of_a_gaussian_posterior_and_a_deep_ensemble_collapses_to_it(gaussian, exact):
+def test_map_is_the_mean_of_a_gaussian_posterior_and_a_deep_ensemble_collapses_to_it(gaussian):
+    precision = gaussian.x.T @ gaussian.x / NOISE**2 + np.eye(3) / PRIOR
+    mean = np.linalg.solve(precision, gaussian.x.T @ gaussian.y / NOISE**2)
     """Float32 weights near 1: 1e-4. There is one mode, so that members of any start agree."""
     run = gaussian.run("method.name=ensemble", "method.members=2", *DESCENT)
     members = [gaussian.fit("method.name=map", *DESCENT, seed=m.seed) for m in Ensemble.member_runs(run)]
     for member in members:
-        assert np.allclose(weights(member), exact[0], atol=1e-4)
+        assert np.allclose(weights(member), mean, atol=1e-4)
 
 
 def test_last_layer_laplace_is_the_exact_posterior_of_weights_that_enter_linearly(gaussian):
@@ -153,13 +146,6 @@ def free_energy(parameters, problem):
 
 
 @pytest.fixture(scope="module")
-def mean_field(logistic):
-    """Mean and deviation (2,) of the best independent Gaussian."""
-    found = minimize(free_energy, np.zeros(4), args=(logistic,), method="BFGS", options={"gtol": 1e-7})
-    return found.x[:2], np.exp(found.x[2:])
-
-
-@pytest.fixture(scope="module")
 def mode(logistic):
     """The posterior's mode and the negative Hessian of the log posterior there."""
 
@@ -190,9 +176,10 @@ def test_diagonal_laplace_is_mode_and_curvature(logistic, mode):
     assert np.allclose(deviations(posterior), mode[1].diagonal() ** -0.5, rtol=1e-4)
 
 
-def test_mean_field_and_ivon_reach_the_least_free_energy(logistic, mean_field):
+def test_mean_field_and_ivon_reach_the_least_free_energy(logistic):
     """IVON's estimate of the curvature spreads by up to twice its size: over 8 draws and the last 200 steps, 5 % remain."""
-    mean, deviation = mean_field
+    found = minimize(free_energy, np.zeros(4), args=(logistic,), method="BFGS", options={"gtol": 1e-7})
+    mean, deviation = found.x[:2], np.exp(found.x[2:])
     posterior = logistic.fit("method.name=gaussian_vi", "method.train_samples=8", "method.std=0.1", *ADAPTIVE)
     assert np.allclose(weights(posterior), mean, atol=0.02)
     assert np.allclose(deviations(posterior), deviation, rtol=0.1)

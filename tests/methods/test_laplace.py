@@ -1,5 +1,3 @@
-"""Laplace's approximation."""
-
 import numpy as np
 import pytest
 import torch
@@ -10,13 +8,7 @@ from torch.func import functional_call, jacrev
 
 from retinabench.core.errors import InputError
 from retinabench.methods import laplace
-from retinabench.methods.laplace import (
-    DiagonalPosterior,
-    LastLayerPosterior,
-    diagonal_curvature,
-    evidence_precision,
-    linear_curvature,
-)
+from retinabench.methods.laplace import DiagonalPosterior, diagonal_curvature, evidence_precision, linear_curvature
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from retinabench.models.build import build_model
@@ -154,7 +146,7 @@ def test_reweighted_training_gives_reweighted_curvature(opened):
 def test_a_given_precision_is_taken_and_a_wrong_one_refused(opened):
     run, data = opened(*LAPLACE, "method.prior_precision=1e6")
     posterior = laplace.fit(build_model(run.model, 0), data, run, Checkpoint(), Bernoulli())
-    assert isinstance(posterior, LastLayerPosterior)
+    assert isinstance(posterior, laplace.LastLayerPosterior)
     # The prior decides: the covariance is I / δ.
     size = len(posterior.factor)
     assert torch.allclose(posterior.factor @ posterior.factor.T, torch.eye(size) / 1e6, rtol=1e-3, atol=1e-9)

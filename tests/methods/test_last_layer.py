@@ -43,13 +43,9 @@ def test_the_full_kl_is_that_of_the_multivariate_normals():
     draw = torch.randn(3, 4, 6, generator=generator())  # two ranks more than inputs: no covariance is singular
     covariance = (draw @ draw.mT).float()
     mean = torch.randn(4, 3, generator=generator(1))
-    expected = sum(
-        torch.distributions.kl_divergence(
-            torch.distributions.MultivariateNormal(mean[:, c], covariance[c]),
-            torch.distributions.MultivariateNormal(torch.zeros(4), 7.0 * torch.eye(4)),
-        )
-        for c in range(3)
-    )
+    normal, prior = torch.distributions.MultivariateNormal, (torch.zeros(4), 7.0 * torch.eye(4))
+    kls = [torch.distributions.kl_divergence(normal(mean[:, c], covariance[c]), normal(*prior)) for c in range(3)]
+    expected = sum(kls)
     # The jitter adds a millionth of the variance to each: the KL moves by about its size over the smallest eigenvalue.
     assert float(last_layer_variational.kl_full(mean, covariance, 7.0)) == pytest.approx(float(expected), rel=1e-4)
 
@@ -111,12 +107,8 @@ def test_the_objective_is_the_evidence_bound(batches, words, covariance):
         if covariance == "full":
             kl = last_layer_variational.kl_full(mean[chosen, None], posterior.head.covariance(features[chosen]), 10.0)
         else:
-            one = [
-                torch.distributions.kl_divergence(
-                    torch.distributions.Normal(mean[i], deviation[i]), torch.distributions.Normal(0.0, 10**0.5)
-                )
-                for i in chosen
-            ]
+            normal, prior = torch.distributions.Normal, torch.distributions.Normal(0.0, 10**0.5)
+            one = [torch.distributions.kl_divergence(normal(mean[i], deviation[i]), prior) for i in chosen]
             kl = torch.stack(one).sum()
         scale = 10 * len(images) / 4 if "method.kl_weight=released" in words else len(data.train)
         assert float(terms["function_kl"]) == pytest.approx(float(kl) / scale, rel=1e-4)
@@ -128,9 +120,8 @@ def test_the_released_variance_stays_where_it_started(batches):
     spread = {}
     for rate, start in ((1, -19), (100, -5)):
         words = (f"method.variance_rate={rate}", f"method.log_variance={start}", "optimizer.select=last")
-        posterior = Fsvi.fit(
-            build_model(run.model, 0), data, tiny_run(*words, data=run.data), Checkpoint(), Bernoulli()
-        )
+        again = tiny_run(*words, data=run.data)
+        posterior = Fsvi.fit(build_model(run.model, 0), data, again, Checkpoint(), Bernoulli())
         fresh = Fsvi.build(build_model(run.model, 0), tiny_run(*words, data=run.data), Bernoulli())
         spread[rate] = (posterior.head.log_variance - fresh.head.log_variance).abs().max().item()
     assert spread[1] < 0.1 < spread[100]
@@ -141,11 +132,8 @@ def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
     """Of 16 copies of one picture every choice of inducing inputs is the same, so that parts must add up exactly."""
     _, data = batches
     tiny = [word for word in TINY if not word.startswith("model.")]
-    run = load_run(
-        None,
-        [*tiny, "model.name=lenet", "method.name=fsvi", f"method.kl_weight={weight}", "method.inducing=10"],
-        data="d",
-    )
+    words = [*tiny, "model.name=lenet", "method.name=fsvi", f"method.kl_weight={weight}", "method.inducing=10"]
+    run = load_run(None, words, data="d")
     posterior = Fsvi.build(build_model(run.model, 0), run, Bernoulli())
     both = Fsvi.objective(posterior, data, run)
     images = torch.rand(1, 3, 16, 16, generator=generator()).expand(16, -1, -1, -1)
@@ -158,9 +146,8 @@ def test_a_batch_in_parts_has_the_kl_of_the_whole(batches, weight):
     for parts in (1, 4):
         optimizer = torch.optim.SGD(posterior.model.parameters(), lr=1.0)
         whole = describe_batch(labels, 0, data, "none")
-        seen = gradients_of(
-            kl_alone, posterior.model, optimizer, images, labels, whole, generator(), BatchLimits(), parts
-        )
+        given = images, labels, whole, generator(), BatchLimits(), parts
+        seen = gradients_of(kl_alone, posterior.model, optimizer, *given)
         totals.append(sum(terms["function_kl"].item() * part for terms, part in seen) / 16)
         gradients.append(torch.cat([p.grad.flatten() for p in posterior.model.parameters() if p.grad is not None]))
     # float32 sums in another order.
@@ -193,10 +180,8 @@ def test_variance_and_divergence_are_those_of_the_dense_covariance(layer):
     expected = torch.einsum("bi,cij,bj->bc", features.double(), dense, features.double())
     assert torch.allclose(layer.variance(features).double(), expected, rtol=1e-4)
     prior = torch.distributions.MultivariateNormal(torch.zeros(5).double(), PRIOR * torch.eye(5).double())
-    kl = sum(
-        torch.distributions.kl_divergence(torch.distributions.MultivariateNormal(m, S), prior)
-        for m, S in zip(mean, dense, strict=True)
-    )
+    posteriors = [torch.distributions.MultivariateNormal(m, S) for m, S in zip(mean, dense, strict=True)]
+    kl = sum(torch.distributions.kl_divergence(one, prior) for one in posteriors)
     assert float(layer.divergence(PRIOR).detach()) == pytest.approx(float(kl.detach()), rel=1e-5)
 
 

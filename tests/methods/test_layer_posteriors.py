@@ -110,13 +110,10 @@ def test_the_released_weight_is_linear_over_200_epochs_and_ends_at_0_45():
     assert kl_weight(137 * 250, 137, 300, "linear_released") == 1
 
 
-def test_linear_reaches_one_half_way_and_stays():
+def test_linear_reaches_one_half_way_and_stays_and_cyclical_rises_four_times():
     got = weights("linear", steps=10, epochs=4)
     assert got[:3] == pytest.approx([0.05, 0.10, 0.15])
     assert got[19:] == [1.0] * 21
-
-
-def test_cyclical_rises_four_times():
     got = weights("cyclical", steps=10, epochs=8)
     assert got[:20] == got[20:40] == got[40:60] == got[60:]
     assert got[:20] == pytest.approx([min(1, k / 10) for k in range(1, 21)])
@@ -135,38 +132,31 @@ def test_rank1_sets_the_pace_of_its_distributions_alone():
         optimizer = make_optimizer(model, settings.optimizer)
         set_pace(optimizer, fast_parameters(model, norms=norms), 0.6)
         places = {id(p): group for group in optimizer.param_groups for p in group["params"]}
-        assert (
-            len(places)
-            == sum(len(group["params"]) for group in optimizer.param_groups)
-            == len(list(model.parameters()))
-        )
+        assert len(places) == sum(len(group["params"]) for group in optimizer.param_groups)
+        assert len(places) == len(list(model.parameters()))
         groups[norms] = {name: places[id(p)] for name, p in model.named_parameters()}
     for name, group in groups[False].items():
         fast = name.endswith(("_mean", "_rho"))
         assert group.get("lr_factor", 1.0) == (0.6 if fast else 1.0)
-        assert (group["weight_decay"] > 0) == name.endswith(
-            ("conv1.weight", "conv2.weight", "downsample.0.weight", "fc.weight")
-        )
-    changed = {
-        name for name in groups[True] if groups[True][name].get("lr_factor") != groups[False][name].get("lr_factor")
-    }
+        decayed = name.endswith(("conv1.weight", "conv2.weight", "downsample.0.weight", "fc.weight"))
+        assert (group["weight_decay"] > 0) == decayed
+    factors = [{name: one.get("lr_factor") for name, one in groups[k].items()} for k in (True, False)]
+    changed = {name for name in groups[True] if factors[0][name] != factors[1][name]}
     assert changed == {name for name in groups[True] if ".bn" in f".{name}" or "downsample.1" in name}
 
 
 def test_the_bound_of_all_parameters_is_its_two_terms(opened):
     """With no width to speak of the likelihood is the network's; the divergence, biases included, is over N images."""
-    run, data = opened(
-        "model.name=lenet", "method.name=gaussian_vi", "method.std=1e-6", "optimizer.l2=0.01", "optimizer.reweight=none"
-    )
+    words = "model.name=lenet", "method.name=gaussian_vi", "method.std=1e-6"
+    run, data = opened(*words, "optimizer.l2=0.01", "optimizer.reweight=none")
     model = build_model(run.model, 0)
     images, labels = next(data.epoch(0))
     terms = bound(model, Scales(model, 1e-6), data, run, Bernoulli())(images, labels, BatchInfo.of(labels))
     plain = nn.functional.binary_cross_entropy_with_logits(model(images).squeeze(1), labels)
     assert terms["cross_entropy"].item() == pytest.approx(plain.item(), rel=1e-4)
     prior_precision = 2 * 64 * 0.01
-    expected = sum(
-        kl_divergence(Normal(p, 1e-6), Normal(0.0, prior_precision**-0.5)).sum().item() for p in model.parameters()
-    )
+    prior = Normal(0.0, prior_precision**-0.5)
+    expected = sum(kl_divergence(Normal(p, 1e-6), prior).sum().item() for p in model.parameters())
     assert terms["kl"].item() == pytest.approx(expected / 64, rel=1e-4)
     cold = run.model_copy(update={"method": run.method.model_copy(update={"kl_temperature": 0.25})})
     quarter = bound(model, Scales(model, 1e-6), data, cold, Bernoulli())(images, labels, BatchInfo.of(labels))["kl"]

@@ -9,23 +9,15 @@ from scipy.stats import norm
 from torch import nn
 from torch.nn.functional import softplus
 
-from retinabench.methods.training.likelihood import (
-    Bernoulli,
-    Categorical,
-    Gaussian,
-    MultiLabel,
-    expected_loss,
-    random_outputs,
-)
+from retinabench.methods.training import likelihood as module
+from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian, MultiLabel, expected_loss
 from support.helpers import generator
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.3])
 def test_the_gaussian_is_that_of_scipy_and_of_pytorch(floor):
-    outputs, y = (
-        3 * torch.randn(50, 2, generator=generator(), dtype=torch.float64),
-        torch.randn(50, generator=generator(1)).double(),
-    )
+    outputs = 3 * torch.randn(50, 2, generator=generator(), dtype=torch.float64)
+    y = torch.randn(50, generator=generator(1)).double()
     likelihood = Gaussian(floor)
     ours = likelihood.negative_log_likelihood(outputs, y)
     assert torch.allclose(likelihood.predictive(outputs)[:, 1], softplus(outputs[:, 1].float()) + floor)
@@ -61,9 +53,8 @@ def test_the_information_is_the_squared_root_and_the_covariance_of_the_score(lik
     """Λ = Rᵀ R, and Λ = E[s sᵀ], s the gradient of log p: 40,000 draws, 5 standard errors of at most 3 Λ."""
     outputs = torch.randn(1, likelihood.outputs, generator=generator(), dtype=torch.float64)
     information = likelihood.information(outputs)[0]
-    root = torch.stack(
-        [likelihood.root_times(outputs[0], v) for v in torch.eye(likelihood.outputs, dtype=torch.float64)], dim=1
-    )
+    units = torch.eye(likelihood.outputs, dtype=torch.float64)
+    root = torch.stack([likelihood.root_times(outputs[0], v) for v in units], dim=1)
     assert torch.allclose(root.T @ root, information)
     many = outputs.expand(40_000, -1).clone().requires_grad_(True)
     labels = likelihood.sample(many.detach(), generator(1))
@@ -86,7 +77,7 @@ def case(outputs, random, n=30):
 
 
 def test_the_gaussian_s_is_the_expectation_itself():
-    mean, variance, draws = case(2, random_outputs(Gaussian()))
+    mean, variance, draws = case(2, module.random_outputs(Gaussian()))
     labels = torch.randn(30, generator=draws).double()
     values = mean[:, :1] + variance.sqrt() * NODES
     losses = [Gaussian().negative_log_likelihood(torch.stack([f, mean[:, 1]], 1), labels) for f in values.unbind(1)]

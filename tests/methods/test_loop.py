@@ -1,5 +1,3 @@
-"""The training loop, its optimiser and learning rate."""
-
 import copy
 
 import numpy as np
@@ -73,16 +71,13 @@ def test_the_state_of_another_optimiser_is_refused(forge, says):
         restore_optimizer(make_optimizer(nn.Linear(3, 2), Optimizer()), state)
 
 
-def test_step_and_linear_schedules_are_the_reference(shared):
+def test_step_and_linear_schedules_are_the_reference_and_cosine_rises_then_falls_to_nothing(shared):
     golden = np.load(shared("golden", "retina", "lr_schedules.npz"))
     step = Optimizer(lr=0.03, schedule="step", epochs=90, warmup=1)
     linear = Optimizer(lr=0.023072, schedule="linear", epochs=90, warmup=1, final_lr=0.01)
     for at, in_steps, in_linear in zip(golden["in_steps"], golden["out_step"], golden["out_linear"], strict=True):
         assert learning_rate(int(at), 100, step) == pytest.approx(in_steps, rel=1e-6, abs=1e-12)
         assert learning_rate(int(at), 100, linear) == pytest.approx(in_linear, rel=1e-6, abs=1e-12)
-
-
-def test_cosine_rises_then_falls_to_nothing():
     config = Optimizer(lr=1.0, schedule="cosine", epochs=10, warmup=1)
     rates = [learning_rate(step, 20, config) for step in range(201)]
     assert rates[0] == 0

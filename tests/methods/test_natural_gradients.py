@@ -7,15 +7,7 @@ from torch import nn
 
 from retinabench.core.errors import InputError
 from retinabench.methods import natural_gradients
-from retinabench.methods.natural_gradients import (
-    IvonOptimizer,
-    Vogn,
-    VognOptimizer,
-    initial_hessian,
-    next_hessian,
-    next_mean,
-    single_gradients,
-)
+from retinabench.methods.natural_gradients import Vogn, VognOptimizer, initial_hessian, next_hessian, next_mean
 from retinabench.methods.training.gradients import BatchInfo, class_weights, cross_entropy
 from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaussian
 from retinabench.models.build import build_model
@@ -45,9 +37,8 @@ def test_25_steps_on_a_quadratic_are_the_recorded_ones(shared, monkeypatch):
     given = {name: float(golden[name]) for name in ("ess", "beta1", "beta2", "lr")}
     Q, b = torch.from_numpy(golden["Q"]), torch.from_numpy(golden["b"])
     w = nn.Parameter(torch.from_numpy(golden["mean_init"]))
-    optimizer = IvonOptimizer(
-        [w], lr_factor=1.0, delta=float(golden["weight_decay"]), hessian=float(golden["hess_init"]), **given
-    )
+    about = {"delta": float(golden["weight_decay"]), "hessian": float(golden["hess_init"])}
+    optimizer = natural_gradients.IvonOptimizer([w], lr_factor=1.0, **about, **given)
     for step, eps in enumerate(torch.from_numpy(golden["eps"])):
         monkeypatch.setattr(torch, "randn", lambda *_, eps=eps, **__: eps)
         optimizer.zero_grad()
@@ -92,7 +83,7 @@ def test_single_gradients_are_those_of_a_loop(monkeypatch, likelihood, reweighte
     labels = likelihood.sample(torch.zeros(20, likelihood.outputs), generator(1))
     shares = class_weights(labels, labels.mean()) if reweighted else torch.ones(20)
     weights = {name: p.detach() for name, p in model.named_parameters()}
-    ours = single_gradients(model, weights, inputs, labels, shares, likelihood)
+    ours = natural_gradients.single_gradients(model, weights, inputs, labels, shares, likelihood)
     loop = by_hand(model, inputs, labels, shares, likelihood)
     for one, other in zip(ours[:2], loop[:2], strict=True):
         for name, value in one.items():
@@ -110,9 +101,8 @@ def test_the_gradient_is_that_of_the_batch_and_the_squares_those_of_the_predicti
                      beta2=0.9)  # fmt: skip
     handed = {}
     optimizer.add = lambda p, squares: handed.__setitem__(p, squares)
-    terms = Vogn.objective(model, optimizer, run, Bernoulli())(
-        images, labels, BatchInfo.of(labels, reweight="minibatch")
-    )
+    batch = BatchInfo.of(labels, reweight="minibatch")
+    terms = Vogn.objective(model, optimizer, run, Bernoulli())(images, labels, batch)
     terms["cross_entropy"].backward()
     loss = cross_entropy(oracle(images), labels, Bernoulli(), BatchInfo.of(labels, reweight="minibatch"))
     loss.backward()
@@ -135,9 +125,8 @@ def test_two_steps_are_the_formulas():
     optimizer = VognOptimizer([p], lr=0.1, lr_factor=1.0, **options)
     assert torch.allclose(optimizer.std(p), torch.full((2,), (50 * 0.7) ** -0.5))
     mean, h, momentum = torch.tensor([1.0, -2.0]), torch.full((2,), 0.5), torch.zeros(2)
-    for step, (gradient, parts) in enumerate(
-        [([0.3, -0.1], ([0.1, 0.2], [0.3, 0.0])), ([-0.2, 0.4], ([0.5, 0.5],))], start=1
-    ):
+    batches = ([0.3, -0.1], ([0.1, 0.2], [0.3, 0.0])), ([-0.2, 0.4], ([0.5, 0.5],))
+    for step, (gradient, parts) in enumerate(batches, start=1):
         p.grad = torch.tensor(gradient)
         for part in parts:  # of a batch: they add up
             optimizer.add(p, torch.tensor(part))

@@ -1,5 +1,3 @@
-"""Stochastic-gradient samplers, against known posteriors."""
-
 import math
 
 import numpy as np
@@ -42,11 +40,9 @@ def agrees(found, variance, mean=MEAN):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("share", [0.4, 0.2])
 def test_the_stationary_law_is_the_posterior_but_for_an_error_of_the_order_of_the_step(momentum, share):
-    """On U = a (w - μ)² / 2 the variance is 1 / (a (1 - h a / (2 (1 + b)))): the posterior's as h → 0, at the rate h.
-
-    For b = 0 the law of w ← (1 - h a) w + √(2h) ξ; for b > 0 the Lyapunov equation of (w, v), solved by hand. The largest
-    h a / (1 - b) is `share`; after 60 / share steps the slowest coordinate remembers exp(-6) of how it started.
-    """
+    """On U = a (w - μ)² / 2 the variance is 1 / (a (1 - h a / (2 (1 + b)))): the posterior's as h → 0, at the rate h. For b = 0 the
+    law of w ← (1 - h a) w + √(2h) ξ; for b > 0 the Lyapunov equation of (w, v), solved by hand. The largest h a / (1 - b) is
+    `share`; after 60 / share steps the slowest coordinate remembers exp(-6) of how it started."""
     h = share * (1 - momentum) / float(PRECISIONS.max())
     found = walk(round(3 / (share / 20)), lr=h * IMAGES, momentum=momentum)
     agrees(found, 1 / (PRECISIONS * (1 - h * PRECISIONS / (2 * (1 + momentum)))))
@@ -55,10 +51,7 @@ def test_the_stationary_law_is_the_posterior_but_for_an_error_of_the_order_of_th
 def test_the_prior_is_the_decay_of_its_group():
     """U has the precision a - 3 without the prior, which brings 3: weight decay 3 / N of the mean loss."""
     h = 0.1 / 20
-    found = walk(
-        600, lr=h * IMAGES, decay=3 / IMAGES,
-        gradient=lambda w: (PRECISIONS * (w - MEAN) - 3 * w) / IMAGES,
-    )  # fmt: skip
+    found = walk(600, lr=h * IMAGES, decay=3 / IMAGES, gradient=lambda w: (PRECISIONS * (w - MEAN) - 3 * w) / IMAGES)
     agrees(found, 1 / (PRECISIONS * (1 - h * PRECISIONS / 2)))
 
 
@@ -98,10 +91,9 @@ LR = 0.1
     ],
 )
 def test_the_samples_of_a_linear_gaussian_are_its_posterior(method, words):
-    """120 samples, 10 steps apart, of one chain whose slow direction forgets half in 10 steps: an effective sample size above
-    36. Mean within 4 standard errors of the deviation / √36, variances within 4 √(2 / 36) and the step's own bias, at
-    most 15 % for two points in the batch of ten (measured above). N times too much noise would be 20-fold.
-    """
+    """120 samples, 10 steps apart, of one chain whose slow direction forgets half in 10 steps: an effective sample size above 36.
+    Mean within 4 standard errors of the deviation / √36, variances within 4 √(2 / 36) and the step's own bias, at most 15 % for two
+    points in the batch of ten (measured above). N times too much noise would be 20-fold."""
     settings = [f"optimizer.lr={LR}", "method.samples=120", "method.burn_in=0.02", *words]
     epochs = 31 if "optimizer.batch_size=10" in words else 62
     posterior, batches = fitted(make_run(method, *settings, epochs=epochs))

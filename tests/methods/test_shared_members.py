@@ -1,5 +1,3 @@
-"""Ensembles whose members share weights."""
-
 import copy
 import sys
 from types import SimpleNamespace

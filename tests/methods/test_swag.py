@@ -1,5 +1,3 @@
-"""SWAG and its mixtures."""
-
 import math
 
 import numpy as np
@@ -52,13 +50,7 @@ def mixture(covariance, components=2):
     return swag.SwagMixture(model, Bernoulli(), means, variances, deviations, covariance, scale=1.0)
 
 
-def drawn(posterior, family):
-    random = torch.Generator().manual_seed(1)
-    return torch.stack([posterior.sample(family, random) for _ in range(DRAWS)]).double()
-
-
 def moments(posterior, family):
-    """Return mean and covariance of one component by the formula, for each component."""
     half = posterior.deviations.transpose(1, 2) @ posterior.deviations / 3
     if family == "diagonal":
         return [(m, v.diag()) for m, v in zip(posterior.means, posterior.variances, strict=True)]
@@ -67,9 +59,8 @@ def moments(posterior, family):
 
 @pytest.mark.parametrize("family", swag.FAMILIES)
 def test_draws_have_mean_and_covariance_of_the_formula(family):
-    """A mixture's covariance is the mean of the components' and that of their means; between layers that choose on their
-    own it is 0. Fourth moments give the standard errors; each entry within 5 of them, 55 entries in all.
-    """
+    """A mixture's covariance is the mean of the components' and that of their means; between layers that choose on their own it is
+    0. Fourth moments give the standard errors; each entry within 5 of them, 55 entries in all."""
     posterior = mixture(family)
     parts = moments(posterior, family)
     mean = torch.stack([m for m, _ in parts]).mean(dim=0).double()
@@ -77,7 +68,8 @@ def test_draws_have_mean_and_covariance_of_the_formula(family):
     expected = expected + torch.stack([torch.outer(m - mean, m - mean) for m, _ in parts]).mean(dim=0)
     if family == "per_layer":
         expected[:3, 3:] = expected[3:, :3] = 0
-    found = drawn(posterior, family)
+    random = torch.Generator().manual_seed(1)
+    found = torch.stack([posterior.sample(family, random) for _ in range(DRAWS)]).double()
     centred = found - mean
     products = centred[:, :, None] * centred[:, None, :]
     error = products.std(dim=0) / math.sqrt(DRAWS)
@@ -88,11 +80,9 @@ def test_draws_have_mean_and_covariance_of_the_formula(family):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["sgd", "sgld"])
 def test_what_it_is_on_a_known_posterior(path):
-    """Along full-batch SGD a point at the mode: SWAG's spread is that of the gradient's noise. Along SGLD the posterior.
-
-    1,600 iterates whose correlation is about 0.85 from one to the next: an effective number above 100. Variances within
-    4 √(2 / 100) of the posterior's, means within 4 deviations / √100; the step's own bias is 5 %.
-    """
+    """Along full-batch SGD a point at the mode: SWAG's spread is that of the gradient's noise. Along SGLD the posterior. 1,600
+    iterates whose correlation is about 0.85 from one to the next: an effective number above 100. Variances within 4 √(2 / 100) of
+    the posterior's, means within 4 deviations / √100; the step's own bias is 5 %."""
     words = [
         "optimizer.lr=0.1", "method.lr_factor=1", f"method.path={path}", "method.per_epoch=20",
         "method.covariance=diagonal", "method.start=0.2",

@@ -1,5 +1,3 @@
-"""What becomes of an image and of a patient by a frozen rule, and the lists that a clinic works through."""
-
 import csv
 import io
 import json
@@ -14,24 +12,18 @@ from retinabench.metrics.actions import COLUMNS, FrozenRule, called, read_rule, 
 from retinabench.metrics.decisions import FrozenThreshold
 
 PROB = np.array([0.1, 0.5, 0.9, 0.4, 0.6, 0.3])
-FILE = rb.Predictions(
-    list("fedcba"), [0, 1, 1, 0, 1, 0], PROB, patient_id=list("ppqqrr"), split=["test"] * 5 + ["validation"]
-)
+SPLIT = ["test"] * 5 + ["validation"]
+FILE = rb.Predictions(list("fedcba"), [0, 1, 1, 0, 1, 0], PROB, patient_id=list("ppqqrr"), split=SPLIT)
 HOSPITAL, EXPERT, NOTHING = "refer to hospital", "expert reads", "no referral"
 
 
-def test_the_most_uncertain_comes_first_and_ties_by_id():
+def test_the_csv_has_one_row_per_image_the_most_uncertain_first_and_ties_by_id():
     found = referral_list(FILE, share=0.4)
     assert found.images.image_id.tolist() == ["e", "b", "c", "d", "f"]
     assert found.read.tolist() == [True, True, False, False, False]
     assert found.actions.tolist() == [EXPERT, EXPERT, NOTHING, HOSPITAL, NOTHING]
-    assert found.notes == (
-        "1 of 2 equally uncertain images are read: those whose ids come first",
-        "the expert reads 2 of 5 images",
-    )
-
-
-def test_the_csv_has_one_row_per_image():
+    equal = "1 of 2 equally uncertain images are read: those whose ids come first"
+    assert found.notes == (equal, "the expert reads 2 of 5 images")
     rows = list(csv.DictReader(io.StringIO(referral_list(FILE, share=0.2).to_csv().decode())))
     assert tuple(rows[0]) == COLUMNS
     assert [row["rank"] for row in rows] == list("12345")

@@ -1,22 +1,17 @@
 """The cluster bootstrap against its exact variance; Wilson and Clopper-Pearson against golden values."""
 
-import threading
+import json
 
 import numpy as np
 import pytest
 
 import retinabench as rb
 from metrics.test_classification import predictions
+from retinabench.cli.main import run
 from retinabench.core.errors import InputError
-from retinabench.metrics import weighted_images
-from retinabench.metrics.weighted_images import (
-    KEPT_PATIENTS,
-    cluster_bootstrap,
-    cluster_codes,
-    percentile_interval,
-    replicate_weight,
-    stacked,
-)
+from retinabench.metrics import image_sets, weighted_images
+from retinabench.metrics.weighted_images import cluster_bootstrap, cluster_codes, percentile_interval, stacked
+from retinabench.reports.evaluation import evaluation
 
 RNG = np.random.default_rng(11)
 PATIENT = np.repeat([f"p{k:03d}" for k in range(150)], RNG.integers(1, 4, 150))
@@ -28,15 +23,12 @@ def mean_and_total(weight, value=VALUE):
     return np.stack([total / weight.sum(axis=1), total], axis=1)
 
 
-def test_weights_are_multiplicities_of_patients():
+def test_weights_are_multiplicities_of_patients_and_depend_on_seed_and_replicate_only():
     codes, clusters = cluster_codes(PATIENT)
-    weight = replicate_weight(codes, clusters, 3, 5)
+    weight = weighted_images.replicate_weight(codes, clusters, 3, 5)
     first = np.unique(codes, return_index=True)[1]
     assert weight[first].sum() == clusters
     assert (weight == weight[first][codes]).all()
-
-
-def test_draws_depend_on_seed_and_replicate_only():
     draws = cluster_bootstrap(mean_and_total, PATIENT, replicates=40, seed=7)
     assert np.array_equal(draws[:11], cluster_bootstrap(mean_and_total, PATIENT, replicates=11, seed=7))
     assert not np.array_equal(draws, cluster_bootstrap(mean_and_total, PATIENT, replicates=40, seed=8))
@@ -118,12 +110,12 @@ def test_bad_options_say_so():
         percentile_interval(np.ones(10), 95)
 
 
-@pytest.mark.parametrize("clusters", [3, KEPT_PATIENTS + 1])
+@pytest.mark.parametrize("clusters", [3, weighted_images.KEPT_PATIENTS + 1])
 def test_draws_that_are_kept_are_those_that_are_drawn(clusters):
     codes = np.arange(2 * clusters) % clusters
     drawn = np.bincount(np.random.default_rng([5, 7]).integers(clusters, size=clusters), minlength=clusters)
     for _ in range(2):
-        weight = replicate_weight(codes, clusters, 5, 7)
+        weight = weighted_images.replicate_weight(codes, clusters, 5, 7)
         assert weight.dtype == np.float64
         assert np.array_equal(weight, drawn[codes])
         weight[:] = -1  # what a caller does with it changes no later draw
@@ -142,19 +134,80 @@ def test_rows_come_in_their_order_with_any_number_of_workers(workers):
     assert max(told) == 2  # blocks of 2^16 numbers
 
 
-def test_work_is_shared_among_threads():
-    here = set()
-
-    def slow(numbers):
-        here.add(threading.get_ident())
-        threading.Event().wait(0.01)
-        return rows(numbers)
-
-    stacked(slow, 20, 2**17, workers=2)
-    assert len(here) == 2
-
-
 def test_two_workers_give_the_scores_of_one_to_the_last_bit(monkeypatch):
     monkeypatch.setattr(weighted_images, "BLOCK", 4000)
     one, two = (rb.score(predictions(), bootstrap=60, workers=k).to_dict() for k in (1, 2))
     assert one == two
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """The numbers of scores of each bootstrap that is computed, in a cache of its own for sets of any size."""
+    made, compute = [], image_sets.cluster_bootstrap
+
+    def counted(statistic, *given, **settings):
+        made.append(len(statistic.scores))
+        return compute(statistic, *given, **settings)
+
+    monkeypatch.setattr(image_sets, "cluster_bootstrap", counted)
+    monkeypatch.setattr(image_sets, "WORTH_KEEPING", 0)
+    monkeypatch.setenv(image_sets.VARIABLE, str(tmp_path / "cache"))
+    return made
+
+
+def test_a_second_command_reads_the_same_bits(tmp_path, calls, monkeypatch):
+    file = tmp_path / "p.csv"
+    rb.write_predictions(predictions(), file)
+
+    def scored(*options):
+        calls.clear()
+        assert run(["score", str(file), "-q", "--bootstrap", "40", "--json", str(tmp_path / "s.json"), *options]) == 0
+        return json.loads((tmp_path / "s.json").read_text()), len(calls)
+
+    first, computed = scored()
+    assert computed == 4
+    assert scored() == (first, 0)
+    for path in (tmp_path / "cache").glob("*.npz"):
+        path.write_bytes(path.read_bytes()[:-9] + b"damaged!!")
+    assert scored() == (first, 4)
+    assert scored() == (first, 0)
+    for options in (["--seed", "1"], ["--threshold", ".4"]):
+        assert scored(*options)[1] > 0, options
+    monkeypatch.setenv(image_sets.VARIABLE, "")
+    assert scored() == (first, 4)
+    (tmp_path / "closed").write_text("a file where a folder is needed")
+    monkeypatch.setenv(image_sets.VARIABLE, str(tmp_path / "closed"))
+    assert scored() == (first, 4)
+
+
+def test_a_second_report_is_the_same_page_without_the_replicates_of_its_curves(tmp_path, calls, monkeypatch):
+    rb.write_predictions(predictions().select(domain="in_domain"), tmp_path / "p.csv")
+
+    def page():
+        assert run(["report", str(tmp_path / "p.csv"), "-q", "--bootstrap", "40", "--out", str(tmp_path / "out")]) == 0
+        return (tmp_path / "out" / "index.html").read_bytes()
+
+    first = page()
+    monkeypatch.setattr(evaluation, "all_curves", None)
+    assert page() == first
+
+
+def test_a_comparison_computes_only_what_score_did_not(calls, monkeypatch):
+    a, b = predictions(), predictions(probs=np.random.default_rng(3).random(len(predictions())))
+
+    def compared():
+        return rb.compare(a, b, bootstrap=40, sets=["in_domain"], scores=["nll", "brier_skill"]).to_dict()
+
+    rb.score(a, bootstrap=40)
+    calls.clear()
+    found = compared()
+    assert calls == [1, 2]
+    monkeypatch.setenv(image_sets.VARIABLE, "")
+    assert compared() == found
+
+
+def test_the_oldest_files_are_deleted(calls, tmp_path, monkeypatch):
+    monkeypatch.setattr(image_sets, "MOST_BYTES", 50_000)
+    for seed in range(6):
+        rb.score(predictions().select(domain="in_domain"), bootstrap=100, seed=seed)
+    assert 0 < sum(path.stat().st_size for path in (tmp_path / "cache").iterdir()) <= 50_000

@@ -1,5 +1,3 @@
-"""Calibration errors, diagrams, lines and the parts of the Brier score."""
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,23 +8,15 @@ from sklearn.linear_model import LogisticRegression
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics import calibration
-from retinabench.metrics.calibration import (
-    calibration_error_interval,
-    calibration_error_of,
-    calibration_line_of,
-    calibration_summary,
-    correct_prior,
-    line_intervals_of,
-)
+from retinabench.metrics.calibration import calibration_line_of, calibration_summary, correct_prior, line_intervals_of
+from retinabench.metrics.smooth_calibration import smooth_calibration
 from retinabench.metrics.weighted_images import Cases
 from support.shared_inputs import answers, cases_of, images
 
 GOLDEN = {
-    "ece_top_width15": ("top_label", 15),
-    "ece_top_width10": ("top_label", 10),
-    "ece_pos_width15": ("positive_class", 15),
-    "ece_pos_width10": ("positive_class", 10),
-}
+    "ece_top_width15": ("top_label", 15), "ece_top_width10": ("top_label", 10),
+    "ece_pos_width15": ("positive_class", 15), "ece_pos_width10": ("positive_class", 10),
+}  # fmt: skip
 
 
 def reliability(label, prob, weight=None, of="positive_class", bins=15):
@@ -111,7 +101,7 @@ def test_the_squared_error_is_a_sum_over_pairs_of_different_patients():
         rows = np.flatnonzero(number == b)
         pairs = [(i, j) for i in rows for j in rows if PATIENT[i] != PATIENT[j]]
         square += len(rows) / 200 * np.mean([residual[i] * residual[j] for i, j in pairs])
-    found = calibration_error_of(Cases(y, p, patient=PATIENT).weighted())
+    found = calibration.calibration_error_of(Cases(y, p, patient=PATIENT).weighted())
     assert found == pytest.approx(np.sqrt(square), rel=1e-10)
 
 
@@ -127,7 +117,7 @@ def test_the_interval_covers_with_correlated_eyes(tilt, truth):
         number = rng.integers(10, size=200)
         u = np.where(np.repeat(rng.random(100) < 0.5, 2), np.repeat(rng.random(100), 2), rng.random(200))
         w = Cases(u < happens[number], forecast[number], patient=PATIENT).weighted()
-        low, high = calibration_error_interval(w)
+        low, high = calibration.calibration_error_interval(w)
         held, begins = held + (low - 1e-9 <= true <= high), begins + (low == 0)
     assert held >= 88
     assert begins >= 88 if tilt == 0 else begins == 0
@@ -135,7 +125,7 @@ def test_the_interval_covers_with_correlated_eyes(tilt, truth):
 
 def test_gaps_below_chance_give_an_interval_from_zero():
     """Half of the images of every forecast of one half are positive: no sample of independent images is so even."""
-    low, high = calibration_error_interval(Cases(np.arange(400) % 2, np.full(400, 0.5)).weighted())
+    low, high = calibration.calibration_error_interval(Cases(np.arange(400) % 2, np.full(400, 0.5)).weighted())
     assert low == 0
     assert 0.01 < high < 0.1
 
@@ -193,10 +183,8 @@ def test_intervals_of_the_line_by_hand():
     patient = np.repeat(np.arange(60), 2)
     p = expit(np.repeat(rng.normal(0, 2, 60), 2) + rng.normal(size=120))
     y = rng.random(120) < p
-    line, found = (
-        calibration_line_of(Cases(y, p).weighted()),
-        line_intervals_of(Cases(y, p, patient=patient).weighted()),
-    )
+    line = calibration_line_of(Cases(y, p).weighted())
+    found = line_intervals_of(Cases(y, p, patient=patient).weighted())
     design = np.column_stack([np.ones(120), logit(p)])
     mean = expit(design @ [line.intercept, line.slope])
     curvature = design.T @ (design * (mean * (1 - mean))[:, None])
@@ -294,3 +282,57 @@ def test_one_class_has_a_bound_and_no_line():
     assert found.observed_over_expected.value == 0
     assert found.observed_over_expected.high == pytest.approx((1 - 0.025 ** (1 / 30)) / 0.1)
     assert len(found.curve) == 1
+
+
+def drawn(rng, n, true=expit):
+    """Two images of a patient, whose outcomes share most of their chance; `true` is P(y = 1) at x = logit(p)."""
+    x = rng.normal(-1, 1.5, 2 * n)
+    chance = np.where(rng.random(2 * n) < 0.6, np.repeat(rng.random(n), 2), rng.random(2 * n))
+    return Cases(chance < true(x), expit(x), patient=np.repeat(np.arange(n), 2)).weighted(), x
+
+
+def test_distances_of_a_known_curve():
+    w, x = drawn(np.random.default_rng(1), 60_000, lambda x: expit(0.5 + 0.7 * x))
+    found = smooth_calibration(w)
+    gap = np.abs(expit(0.5 + 0.7 * x) - expit(x))
+    assert [found.ici, found.e50, found.e90] == pytest.approx([gap.mean(), *np.quantile(gap, (0.5, 0.9))], abs=0.003)
+    inside = (found.low <= expit(0.5 + 0.7 * logit(found.prob))) & (expit(0.5 + 0.7 * logit(found.prob)) <= found.high)
+    assert inside.mean() > 0.8
+    assert found.ici > 5 * found.calibrated_ici
+
+
+def test_the_curve_is_the_logistic_fit_on_the_spline():
+    w, x = drawn(np.random.default_rng(2), 300, lambda x: expit(x + 0.3 * x**2 - 0.6))  # `w` has its own order
+    k = np.quantile(x, (0.05, 0.35, 0.65, 0.95))
+
+    def spline(z):  # Harrell's formula, written out
+        cube = lambda t: np.maximum(t, 0) ** 3  # noqa: E731
+        terms = [
+            (
+                cube(z - k[j])
+                - cube(z - k[2]) * (k[3] - k[j]) / (k[3] - k[2])
+                + cube(z - k[3]) * (k[2] - k[j]) / (k[3] - k[2])
+            )
+            / (k[3] - k[0]) ** 2
+            for j in (0, 1)
+        ]
+        return np.column_stack([z, *terms])
+
+    oracle = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10)
+    oracle = oracle.fit(spline(logit(w.cases.prob)), w.cases.label)
+    found = smooth_calibration(w)
+    assert found.observed == pytest.approx(oracle.predict_proba(spline(logit(found.prob)))[:, 1], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_calibrated_model_stays_below_its_bound():
+    """5 % nominal over 200 studies of 200 patients: at most 10 % with a chance of .999; the bound is far from any distance that matters."""
+    rng = np.random.default_rng(3)
+    found = [smooth_calibration(drawn(rng, 200)[0]) for _ in range(200)]
+    assert np.mean([one.ici > one.calibrated_ici for one in found]) <= 0.1
+    assert np.mean([one.calibrated_ici for one in found]) < 0.08
+
+
+def test_too_few_wrong_patients_have_no_curve():
+    x = np.concatenate([np.full(40, -3.0), np.full(40, 3.0)]) + np.linspace(0, 1, 80)
+    assert smooth_calibration(Cases(x > 0, expit(x)).weighted()) is None

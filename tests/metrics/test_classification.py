@@ -28,17 +28,15 @@ def test_against_sklearn(case):
     args = {"sample_weight": w[kept]}
     weighted = Cases(y, p).weighted(w)
     yk, pk = y[kept], p[kept]
-    assert classification.accuracy_of(weighted) == pytest.approx(
-        metrics.accuracy_score(yk, pk > 0.5, **args), abs=1e-12
-    )
+    oracle = metrics.accuracy_score(yk, pk > 0.5, **args)
+    assert classification.accuracy_of(weighted) == pytest.approx(oracle, abs=1e-12)
     assert classification.brier_of(weighted) == pytest.approx(np.average((p - y) ** 2, weights=w), abs=1e-12)
     clipped = np.clip(pk, 1e-15, 1 - 1e-15)
     assert classification.nll(y, p, w) == pytest.approx(metrics.log_loss(yk, clipped, labels=[0, 1], **args), abs=1e-12)
     if len(set(yk)) == 2:
         assert classification.auroc(y, p, w) == pytest.approx(metrics.roc_auc_score(yk, pk, **args), abs=1e-12)
-        assert classification.auprc_of(weighted) == pytest.approx(
-            metrics.average_precision_score(yk, pk, **args), abs=1e-12
-        )
+        oracle = metrics.average_precision_score(yk, pk, **args)
+        assert classification.auprc_of(weighted) == pytest.approx(oracle, abs=1e-12)
         roc = classification.roc_curve(y, p, w)
         fpr, tpr, thresholds = metrics.roc_curve(yk, pk, drop_intermediate=False, **args)
         held = np.concatenate(([True], np.diff(roc.false_positive_rate + roc.sensitivity) > 0))
@@ -63,10 +61,8 @@ def test_a_roc_curve_is_read_on_its_chords():
     tied = classification.roc_curve([0, 1], [0.5, 0.5])  # one chord from (0, 0) to (1, 1)
     np.testing.assert_allclose(classification.sensitivity_on_chords(tied, grid), grid, atol=1e-12)
     # A chord from (0, 1/2) to (1/2, 1), and a jump whose upper end counts.
-    chord, jump = (
-        classification.roc_curve([0, 0, 1, 1], [0.1, 0.5, 0.5, 0.9]),
-        classification.roc_curve([0, 1], [0.1, 0.9]),
-    )
+    chord = classification.roc_curve([0, 0, 1, 1], [0.1, 0.5, 0.5, 0.9])
+    jump = classification.roc_curve([0, 1], [0.1, 0.9])
     assert classification.sensitivity_on_chords(chord, [0.25]) == pytest.approx([0.75])
     assert classification.sensitivity_on_chords(jump, [0.0, 0.25]).tolist() == [1, 1]
 
@@ -110,13 +106,10 @@ def predictions(n=300, seed=0, **more):
     grade = rng.choice(5, n, p=[0.5, 0.2, 0.2, 0.06, 0.04])
     p = np.clip((grade / 4 + rng.normal(0, 0.3, n)), 0.001, 0.999)
     columns = {
-        "image_id": [f"i{k:04d}" for k in range(n)],
-        "label": grade >= 2,
-        "probs": p,
-        "grade": grade,
+        "image_id": [f"i{k:04d}" for k in range(n)], "label": grade >= 2, "probs": p, "grade": grade,
         "patient_id": [f"p{k // 2}" for k in range(n)],
         "domain": np.where(np.arange(n) < n * 0.8, "in_domain", "shifted"),
-    }
+    }  # fmt: skip
     return Predictions(**(columns | more))
 
 
@@ -179,14 +172,12 @@ def ece(forecast, observed):
 
 
 FORMULAS = {
-    "accuracy": lambda y, p: metrics.accuracy_score(y, p > 0.5),
-    "nll": metrics.log_loss,
-    "brier": metrics.brier_score_loss,
-    "sensitivity": lambda y, p: metrics.recall_score(y, p > 0.5),
+    "accuracy": lambda y, p: metrics.accuracy_score(y, p > 0.5), "nll": metrics.log_loss,
+    "brier": metrics.brier_score_loss, "sensitivity": lambda y, p: metrics.recall_score(y, p > 0.5),
     "specificity": lambda y, p: metrics.recall_score(y, p > 0.5, pos_label=0),
     "ece_positive_class": lambda y, p: ece(p, y),
     "ece_top_label": lambda y, p: ece(np.maximum(p, 1 - p), (p > 0.5) == y),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMULAS)

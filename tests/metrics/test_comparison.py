@@ -1,5 +1,3 @@
-"""Comparisons of models: differences and their intervals, what is paired, Holm's correction, and ranks."""
-
 import json
 from dataclasses import replace
 
@@ -21,7 +19,6 @@ FAST = ("accuracy", "auroc", "nll", "referral_accuracy_area")
 
 
 def differences(*sides, **options):
-    """The differences in domain, as JSON holds them."""
     return compare(*sides, **options).to_dict()["sets"]["in_domain"]["scores"]
 
 
@@ -49,9 +46,6 @@ def side(values, draws=0.02, labels=None, seed=0):
     labels = labels or [((id(values), k),) for k in range(len(values))]
     spread = np.random.default_rng(seed).normal(size=4000) * draws
     return Side(values, values.mean() + spread, seed_effects(values, labels))
-
-
-# ------------------------------------------------------------------------------------------- one against one
 
 
 def test_the_interval_agrees_with_the_closed_form():
@@ -199,9 +193,6 @@ def test_the_interval_of_a_proportion_adds_two_patients():
     assert found.p == 1.0
 
 
-# ---------------------------------------------------------------------------------------------------- seeds
-
-
 def test_variances_of_patients_and_seeds_add_with_the_degrees_of_freedom_of_welch():
     a, b = np.array([0.5, 0.6, 0.7]), np.array([0.4, 0.45])
     one, two = side(a), side(b, seed=1)
@@ -257,17 +248,10 @@ def test_equal_methods_differ_in_one_of_twenty_studies(runs):
         for _ in "ab":
             shift = (runs > 1) * 0.05 * rng.normal(size=(runs, 1))
             hits = rng.normal(size=(runs, patients)) + hardness < 1.2 + shift
-            sides.append(
-                [
-                    rb.Predictions(np.arange(patients), hardness < 0, np.where(hit == (hardness < 0), 0.9, 0.1))
-                    for hit in hits
-                ]
-            )
+            probs = [np.where(hit == (hardness < 0), 0.9, 0.1) for hit in hits]
+            sides.append([rb.Predictions(np.arange(patients), hardness < 0, prob) for prob in probs])
         rejected += compare(*sides, bootstrap=100, scores=["accuracy"])["in_domain"]["accuracy"].p < 0.05
     assert 0.005 <= rejected / 200 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
-
-
-# ---------------------------------------------------------------------------------------------------- ranks
 
 
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 6)), elements=st.integers(0, 4)))

@@ -9,21 +9,8 @@ from scipy import stats
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.follow_up import (
-    BETS,
-    Visits,
-    Watched,
-    conformal_p_values,
-    days,
-    drift_log_wealth,
-    first_alarm,
-    follow_up,
-    log_wealth,
-    mean_log_wealth,
-    one_image_each,
-    onset,
-    windows,
-)
+from retinabench.metrics import follow_up as module
+from retinabench.metrics.follow_up import conformal_p_values, days, first_alarm, log_wealth, one_image_each, onset
 
 
 def wealth_by_definition(x):
@@ -31,7 +18,9 @@ def wealth_by_definition(x):
     remaining = [1.0] + [1 / np.log2(k + 3) for k in range(1, len(x) + 1)]
     found = []
     for t in range(1, len(x) + 1):
-        owned = [sum((remaining[k] - remaining[k + 1]) * np.prod(1 + bet * x[k:t]) for k in range(t)) for bet in BETS]
+        owned = [
+            sum((remaining[k] - remaining[k + 1]) * np.prod(1 + bet * x[k:t]) for k in range(t)) for bet in module.BETS
+        ]
         found.append(np.mean(owned) + remaining[t])
     return np.log(found)
 
@@ -62,7 +51,7 @@ def test_every_increment_at_its_least_leaves_some_wealth_and_nothing_overflows()
 
 def test_a_mean_of_e_processes_and_the_first_alarm():
     rich, poor = np.log([1.0, 30.0, 50.0]), np.log([1.0, 0.5, 0.1])
-    np.testing.assert_allclose(np.exp(mean_log_wealth([rich, poor])), [1, 15.25, 25.05])
+    np.testing.assert_allclose(np.exp(module.mean_log_wealth([rich, poor])), [1, 15.25, 25.05])
     assert first_alarm(rich, 0.05) == 1
     assert first_alarm(poor, 0.05) is None
 
@@ -88,9 +77,13 @@ def test_drift_alarms_rarely_without_a_drift_and_soon_with_one():
     false = found = 0
     for study in range(300):
         values = rng.normal(size=600)
-        false += first_alarm(drift_log_wealth(conformal_p_values(values[:200], values[200:], study)), 0.1) is not None
+        false += (
+            first_alarm(module.drift_log_wealth(conformal_p_values(values[:200], values[200:], study)), 0.1) is not None
+        )
         values[350:] += 0.8
-        found += first_alarm(drift_log_wealth(conformal_p_values(values[:200], values[200:], study)), 0.1) is not None
+        found += (
+            first_alarm(module.drift_log_wealth(conformal_p_values(values[:200], values[200:], study)), 0.1) is not None
+        )
     assert false / 300 <= 0.1 + 3 * 0.017
     assert found / 300 >= 0.95
 
@@ -126,13 +119,13 @@ def test_a_bad_date_of_the_test_split_is_named_by_the_row_of_the_file(tmp_path):
     (tmp_path / "p.csv").write_text("\n".join(lines) + "\n")
     whole = rb.read_predictions(tmp_path / "p.csv")
     with pytest.raises(InputError, match=r"p\.csv, row 5, column 'date': is '31\.02\.2026'"):
-        follow_up([whole], "auto", 0.5, "date")
+        module.follow_up([whole], "auto", 0.5, "date")
 
 
 def test_visits_are_ordered_by_day_and_id_and_counted_by_patient():
     dates = ["2026-01-02", "2026-01-01", "2026-01-05", "2026-01-01", "2026-01-02"]
-    images = Watched.of(predictions(dates, patient_id=["b", "c", "b", "a", "b"]), "auto", "date")
-    visits = Visits.of(images)
+    images = module.Watched.of(predictions(dates, patient_id=["b", "c", "b", "a", "b"]), "auto", "date")
+    visits = module.Visits.of(images)
     assert visits.day.astype(str).tolist() == ["2026-01-01", "2026-01-01", "2026-01-02", "2026-01-05"]  # a, c, b, b
     assert visits.number.tolist() == [1, 1, 1, 2]
     assert visits.sums(np.array([1.0, 2, 4, 8, 16])).tolist() == [8, 2, 17, 4]
@@ -147,9 +140,8 @@ def test_the_image_that_stands_for_a_patient_does_not_depend_on_the_others():
     assert codes[chosen].tolist() == list(range(200))
     order = np.random.default_rng(0).permutation(600)
     assert set(names[order][one_image_each(names[order], codes[order])]) == set(names[chosen])
-    kept = np.setdiff1d(
-        np.arange(600), np.setdiff1d(np.arange(0, 600, 2), chosen)
-    )  # some that were not chosen are gone
+    # some that were not chosen are gone
+    kept = np.setdiff1d(np.arange(600), np.setdiff1d(np.arange(0, 600, 2), chosen))
     assert set(names[kept][one_image_each(names[kept], codes[kept])]) == set(names[chosen])
     # Each of three places is chosen in a third of 200 patients: standard error 3.3 points.
     assert np.all(np.abs(np.bincount(chosen % 3) / 200 - 1 / 3) < 4 * 0.033)
@@ -159,7 +151,7 @@ def test_the_image_that_stands_for_a_patient_does_not_depend_on_the_others():
     ("last", "unit", "count"), [(30, "day", 31), (200, "week", 30), (900, "month", 30), (4000, "year", 11)]
 )
 def test_windows_are_the_finest_that_fit(last, unit, count):
-    start, number, name = windows(np.datetime64("2026-01-01", "D") + np.arange(last + 1))
+    start, number, name = module.windows(np.datetime64("2026-01-01", "D") + np.arange(last + 1))
     assert (name, len(start)) == (unit, count)
     assert number.max() == count - 1
     if unit == "week":
@@ -168,10 +160,9 @@ def test_windows_are_the_finest_that_fit(last, unit, count):
 
 def test_validation_images_without_labels_stay_in_the_reference():
     later, earlier = (predictions(["2026-01-01"]), predictions(["2025-01-01", "2025-01-02"], split=["validation"] * 2))
-    earlier = replace(
-        earlier, image_id=np.array(["v0", "v1"]), subgroups={**earlier.subgroups, "labelled": ["yes", "no"]}
-    )
-    _, reference = follow_up([later, earlier], "auto", 0.5, "date")
+    groups = {**earlier.subgroups, "labelled": ["yes", "no"]}
+    earlier = replace(earlier, image_id=np.array(["v0", "v1"]), subgroups=groups)
+    _, reference = module.follow_up([later, earlier], "auto", 0.5, "date")
     assert reference.labelled.tolist() == [True, False]
 
 

@@ -1,5 +1,3 @@
-"""Intervals on the scale of the bounds, by hand."""
-
 from itertools import product
 
 import numpy as np
@@ -11,21 +9,9 @@ from scipy import stats
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
+from retinabench.metrics import intervals
 from retinabench.metrics.comparison import compare
-from retinabench.metrics.intervals import (
-    FEW,
-    WHOLE,
-    Scaled,
-    auroc_difference,
-    auroc_error,
-    difference_method,
-    holm,
-    loss_interval,
-    min_p,
-    patients_of,
-    scaled_interval,
-    sign_flip_p_value,
-)
+from retinabench.metrics.intervals import auroc_error, loss_interval, patients_of, scaled_interval, sign_flip_p_value
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, cluster_bootstrap, percentile_interval
 from support.paired_models import models
@@ -115,11 +101,11 @@ def test_duplicated_images_do_not_narrow_the_clustered_error():
 
 def test_difference():
     y, a, b, patient = drawn(4)
-    found = auroc_difference(y, a, b, patient)
+    found = intervals.auroc_difference(y, a, b, patient)
     assert found.auroc == pytest.approx(roc_auc_score(y, a) - roc_auc_score(y, b), abs=1e-14)
-    same = auroc_difference(y, a, a, patient)
+    same = intervals.auroc_difference(y, a, a, patient)
     assert (same.auroc, same.standard_error, same.p_value) == (0.0, 0.0, 1.0)
-    back = auroc_difference(y, b, a, patient)
+    back = intervals.auroc_difference(y, b, a, patient)
     assert (back.auroc, back.standard_error) == pytest.approx((-found.auroc, found.standard_error))
     low, high = found.interval()
     t = stats.t.ppf(0.975, found.degrees)
@@ -185,7 +171,7 @@ def test_patients_behind_a_standard_error_by_hand():
 
 def test_few_replicates_lower_the_degrees_of_freedom():
     draws = np.array([0.79, 0.8, 0.81, 0.82])
-    found = Scaled().ends([WEIGHTED], 0.8, draws, 0.95)
+    found = intervals.Scaled().ends([WEIGHTED], 0.8, draws, 0.95)
     assert found[:2] == scaled_interval(0.8, float(draws.std(ddof=1)), (-np.inf, np.inf), 3)
 
 
@@ -201,12 +187,12 @@ def test_areas_over_referral_are_decided_by_the_sure_mistakes():
 
 def test_few_errors_give_no_interval_of_what_they_decide():
     draws = np.random.default_rng(0).normal(0.01, 0.001, 100)
-    assert SCORES["rc_index"].interval.ends([WEIGHTED], 0.01, draws, 0.95).why == FEW["errors"]
+    assert SCORES["rc_index"].interval.ends([WEIGHTED], 0.01, draws, 0.95).why == intervals.FEW["errors"]
 
 
 def test_a_difference_has_no_bounds_and_the_degrees_of_its_score():
-    assert difference_method(SCORES["auprc"].interval) == Scaled(of="classes")
-    assert difference_method(SCORES["accuracy"].interval) == Scaled(of="patients")
+    assert intervals.difference_method(SCORES["auprc"].interval) == intervals.Scaled(of="classes")
+    assert intervals.difference_method(SCORES["accuracy"].interval) == intervals.Scaled(of="patients")
 
 
 @given(hnp.arrays(np.float64, st.integers(1, 12), elements=st.floats(0, 1)))
@@ -219,7 +205,7 @@ def test_holm_adjusts_to_the_level_at_which_its_procedure_rejects(p):
             out[k] = True
         return out
 
-    for k, adjusted in enumerate(holm(p)):
+    for k, adjusted in enumerate(intervals.holm(p)):
         assert rejected(adjusted + 1e-12)[k] or adjusted == 1
         assert not rejected(adjusted - 1e-9)[k]
 
@@ -269,25 +255,24 @@ def correlated(rng, scores, images=40):
 
 def test_min_p_counts_repeated_scores_once():
     p, draws = correlated(np.random.default_rng(0), 1)
-    repeated = min_p(np.repeat(p, 5), np.repeat(draws, 5, axis=1))
-    np.testing.assert_allclose(
-        repeated, p[0], atol=0.03
-    )  # three standard errors of a share of 400 replicates at most .08
-    assert holm(np.repeat(p, 5)).max() == pytest.approx(min(1, 5 * p[0]))
+    repeated = intervals.min_p(np.repeat(p, 5), np.repeat(draws, 5, axis=1))
+    # three standard errors of a share of 400 replicates at most .08
+    np.testing.assert_allclose(repeated, p[0], atol=0.03)
+    assert intervals.holm(np.repeat(p, 5)).max() == pytest.approx(min(1, 5 * p[0]))
 
 
 @pytest.mark.slow
 def test_min_p_rejects_a_true_hypothesis_in_one_of_twenty_studies():
     """Of 400 studies of eight differences that are 0, 20 are expected to name one; 9 to 33 is the range of 99.5 % (seed 3)."""
     rng = np.random.default_rng(3)
-    rejected = [min_p(*correlated(rng, 8)).min() < 0.05 for _ in range(400)]
+    rejected = [intervals.min_p(*correlated(rng, 8)).min() < 0.05 for _ in range(400)]
     assert 9 <= sum(rejected) <= 33
 
 
 def test_min_p_has_no_least_value():
     rng = np.random.default_rng(1)
     p = np.array([1e-9, 0.2, 0.7])
-    adjusted = min_p(p, rng.normal(size=(300, 3)))
+    adjusted = intervals.min_p(p, rng.normal(size=(300, 3)))
     assert 1e-9 <= adjusted[0] < 5e-9
     assert (np.diff(adjusted) >= 0).all()
 
@@ -314,6 +299,7 @@ def test_losses_that_few_patients_have_are_covered():
     covered = 0
     for _ in range(400):
         loss = rng.exponential(size=100) * (rng.random(100) < 0.03)
-        low, high = loss_interval(loss.mean(), loss.var(ddof=1) / 100, (WHOLE / 100, 2 * WHOLE / 100**2))
+        further = intervals.WHOLE / 100, 2 * intervals.WHOLE / 100**2
+        low, high = loss_interval(loss.mean(), loss.var(ddof=1) / 100, further)
         covered += low <= 0.03 <= high
     assert covered >= 364

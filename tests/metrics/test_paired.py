@@ -1,6 +1,5 @@
-"""Models on the same images."""
-
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from sklearn.metrics import brier_score_loss, log_loss
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.comparison import compare
+from retinabench.metrics.paired import aggregate, mean_over_subsets
 from retinabench.metrics.weighted_images import cluster_codes, replicate_weight
 from retinabench.predictions.table import check_seeds, have_same_images
 from support.paired_models import models
@@ -25,9 +25,8 @@ def test_draws_are_paired_and_equal_brute_force():
     for r in range(60):
         w = replicate_weight(codes, clusters, 3, r)
         rows = np.repeat(np.arange(len(w)), w.astype(int))
-        one, two = (
-            [brier_score_loss(m.label[rows], m.prob[rows]), log_loss(m.label[rows], m.prob[rows])] for m in (a, b)
-        )
+        parts = [(m.label[rows], m.prob[rows]) for m in (a, b)]
+        one, two = ([brier_score_loss(*part), log_loss(*part)] for part in parts)
         draws.append(np.subtract(one, two))
     scores = found.to_dict()["sets"]["in_domain"]["scores"]
     for name, column in zip(("brier", "nll"), np.array(draws).T, strict=True):
@@ -42,19 +41,16 @@ def test_draws_are_paired_and_equal_brute_force():
 def test_order_of_rows_does_not_matter():
     a, b = models(2)
     order = np.random.default_rng(0).permutation(len(b))
-    assert (
-        compare(a, b, bootstrap=50, scores=FAST).to_dict()["sets"]
-        == compare(a, b.take(order), bootstrap=50, scores=FAST).to_dict()["sets"]
-    )
+    results = [compare(a, other, bootstrap=50, scores=FAST).to_dict()["sets"] for other in (b, b.take(order))]
+    assert results[0] == results[1]
 
 
 def test_other_images_or_labels_are_refused():
     a = rb.Predictions(["x", "y"], [0, 1], [0.1, 0.2], grade=[0, 2], patient_id=["p", "q"], source="a.csv")
 
     def other(**changes):
-        return rb.Predictions(
-            **{"image_id": ["y", "x"], "label": [1, 0], "probs": [0.5, 0.5], "source": "b.csv"} | changes
-        )
+        given = {"image_id": ["y", "x"], "label": [1, 0], "probs": [0.5, 0.5], "source": "b.csv"}
+        return rb.Predictions(**given | changes)
 
     assert compare(a, other(), bootstrap=0).to_dict()["sets"]["in_domain"]["images"] == 2
     for wrong, message in (
@@ -96,3 +92,63 @@ def test_the_same_images_are_told_in_any_order_and_per_shared_domain():
     assert have_same_images([a, b.take(np.arange(len(b))[::-1])])
     assert have_same_images([a, b.select(domain="shifted")])
     assert not have_same_images([a, b.take(np.arange(1, len(b)))])
+
+
+def test_aggregate():
+    found = aggregate([1.0, 2.0, 4.0])
+    assert found.mean == pytest.approx(7 / 3)
+    assert found.error == pytest.approx(np.std([1, 2, 4], ddof=1) / np.sqrt(3))
+    assert np.isnan(aggregate([1.0, None]).mean)
+    assert np.isnan(aggregate([1.0]).error)
+    with pytest.raises(InputError, match="no runs"):
+        aggregate([])
+
+
+def test_single_runs_have_the_usual_standard_error():
+    values = [0.1, 0.4, 0.2, 0.9]
+    found = mean_over_subsets(values, [(k,) for k in range(4)], 4)
+    assert found.mean == pytest.approx(np.mean(values))
+    assert found.error == pytest.approx(np.std(values, ddof=1) / 2)
+    published = mean_over_subsets(values, [(k,) for k in range(4)], 4, "published")
+    assert published.error == pytest.approx(np.std(values) / 2)
+
+
+def test_ensembles_of_means_have_the_error_of_the_mean_of_their_members():
+    """An ensemble whose value is the mean of its members' tells nothing new: the closed form is s / sqrt(n)."""
+    x = np.random.default_rng(1).normal(size=6)
+    every = list(combinations(range(6), 3))
+    found = mean_over_subsets([x[list(s)].mean() for s in every], every, 6)
+    assert found.mean == pytest.approx(x.mean())
+    assert found.error == pytest.approx(x.std(ddof=1) / np.sqrt(6))
+
+
+def test_the_error_covers_what_other_seeds_would_give():
+    """A maximum over three members, six seeds, 600 studies: the squared error's mean is near the true variance. The jackknife of a
+    U-statistic is not biased downwards (Efron & Stein), and for a mildly curved one not by much upwards; the naive error is. Seed
+    2; the standard error of the mean of 600 variances is about 3 %."""
+    random = np.random.default_rng(2)
+    every = list(combinations(range(6), 3))
+    means, squares, naive = [], [], []
+    for _ in range(600):
+        x = random.uniform(size=6)
+        values = [x[list(s)].max() for s in every]
+        found = mean_over_subsets(values, every, 6)
+        means.append(found.mean)
+        squares.append(found.error**2)
+        naive.append(np.var(values, ddof=1) / 20)
+    true = np.var(means)
+    assert 0.9 < np.mean(squares) / true < 1.5
+    assert np.mean(naive) / true < 0.5
+
+
+def test_without_a_seed_to_leave_out_or_a_value_there_is_no_error():
+    assert np.isnan(mean_over_subsets([0.5], [(0, 1, 2)], 3).error)
+    every = list(combinations(range(4), 3))
+    assert np.isnan(mean_over_subsets([0.5, None, 0.5, 0.5], every, 4).mean)
+    # Of draws that are not all subsets the jackknife knows nothing.
+    assert np.isnan(mean_over_subsets([0.5, 0.6], every[:2], 4).error)
+
+
+def test_subsets_that_share_no_seed_are_independent():
+    found = mean_over_subsets([0.5, 0.6, 0.8], [(0, 1, 2), (3, 4, 5), (6, 7, 8)], 9)
+    assert found.error == np.std([0.5, 0.6, 0.8], ddof=1) / np.sqrt(3)

@@ -1,5 +1,3 @@
-"""Assumptions of a study plan: what a pilot says, and values that cannot be."""
-
 import json
 import math
 
@@ -8,18 +6,9 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import InputError
+from retinabench.metrics import planning
 from retinabench.metrics.decisions import ABOVE_HALF
-from retinabench.metrics.planning import (
-    Aims,
-    Assumptions,
-    Clusters,
-    exact_power,
-    from_pilot,
-    images_for_half_width,
-    images_for_power,
-    plan_study,
-    stated_assumptions,
-)
+from retinabench.metrics.planning import Aims, Assumptions, Clusters, from_pilot, plan_study, stated_assumptions
 from retinabench.metrics.proportions import clustered_proportion
 
 
@@ -73,10 +62,10 @@ def test_a_pilot_without_an_error_is_no_plan_of_a_few_patients():
 
 def test_patients_by_hand():
     found = plan_study(Assumptions(0.1, 0.9, 0.8, 0.9, Clusters(2, 0.5, 1.0)))
-    positives = images_for_half_width(0.9, 0.05) * 1.5
+    positives = planning.images_for_half_width(0.9, 0.05) * 1.5
     assert found["sensitivity"].images == math.ceil(positives / 0.1)
     assert found["sensitivity"].patients == math.ceil(found["sensitivity"].images / 2)
-    negatives = images_for_half_width(0.8, 0.05) * 1.5
+    negatives = planning.images_for_half_width(0.8, 0.05) * 1.5
     assert found["specificity"].images == math.ceil(negatives / 0.9)
     assert found.patients == max(one.patients for one in found.requirements.values())
     assert found[found.decisive].patients == found.patients
@@ -86,10 +75,8 @@ def test_patients_by_hand():
 
 
 def test_a_study_of_the_planned_size_has_its_power():
-    """Sensitivity 0.95 above 0.85 with power 0.8 of two correlated eyes (seed 0, 400 studies; standard error 2 points).
-
-    The clustered interval estimates the design effect and uses t quantiles, so that the power is a few points lower or higher.
-    """
+    """Sensitivity 0.95 above 0.85 with power 0.8 of two correlated eyes (seed 0, 400 studies; standard error 2 points). The
+    clustered interval estimates the design effect and uses t quantiles, so that the power is a few points lower or higher."""
     rng = np.random.default_rng(0)
     plan = plan_study(Assumptions(0.2, 0.95, clusters=Clusters(2, 0.5, 1.0)), Aims(above_sensitivity=0.85))
     patients = round(plan["sensitivity_above"].patients * 0.2)  # those who are diseased, in both eyes
@@ -107,11 +94,11 @@ def test_co_primary_endpoints_are_both_shown_with_the_stated_power():
     alone = Clusters(images_per_patient=1, correlation=0, disease_correlation=0)
     given = Assumptions(prevalence=0.5, sensitivity=0.9, specificity=0.9, clusters=alone)
     found = plan_study(given, Aims(above_sensitivity=0.8, above_specificity=0.8))["both_above"]
-    assert found.images == 2 * images_for_power(0.9, 0.8, 0.8**0.5)
+    assert found.images == 2 * planning.images_for_power(0.9, 0.8, 0.8**0.5)
     given = Assumptions(prevalence=0.2, sensitivity=0.92, specificity=0.85, clusters=alone)
     plan = plan_study(given, Aims(above_sensitivity=0.85, above_specificity=0.8))
     both, single = plan["both_above"], (plan["sensitivity_above"], plan["specificity_above"])
     assert both.images >= max(one.images for one in single)
     n = both.images
-    power = exact_power([round(0.2 * n)], 0.92, 0.85) * exact_power([round(0.8 * n)], 0.85, 0.8)
+    power = planning.exact_power([round(0.2 * n)], 0.92, 0.85) * planning.exact_power([round(0.8 * n)], 0.85, 0.8)
     assert power[0] >= 0.795  # the numbers of each class are rounded here

@@ -1,5 +1,3 @@
-"""Outcomes at other thresholds: each by hand from the images, and the frozen pair as `clinic` has it."""
-
 import math
 from dataclasses import astuple
 
@@ -21,9 +19,8 @@ def predictions():
 
 @pytest.fixture(scope="module", params=["total", "margin"])
 def screening(predictions, request):
-    report = rb.clinic(
-        predictions, 0.35, referral_rate=0.25, reader=READER, uncertainty=request.param, subgroups=["camera"]
-    )
+    options = {"reader": READER, "uncertainty": request.param, "subgroups": ["camera"]}
+    report = rb.clinic(predictions, 0.35, referral_rate=0.25, **options)
     return report, policy_grid(predictions, report.stated)
 
 

@@ -1,7 +1,3 @@
-"""Numbers with intervals, and how undefined ones are written."""
-
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,29 +5,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from retinabench.core.errors import InputError
+from retinabench.metrics import proportions
 from retinabench.metrics.clinical.screening_table import two_by_two
 from retinabench.metrics.decisions import operating_points
-from retinabench.metrics.proportions import (
-    Interval,
-    clopper_pearson,
-    clustered_proportion,
-    combined_proportions,
-    difference_of,
-    effective_images,
-    finite_or_none,
-    jeffreys,
-    patient_starts,
-    proportion_intervals,
-    proportion_sums,
-    share_of_two,
-    shares_with_ends,
-)
+from retinabench.metrics.proportions import Interval, clopper_pearson, clustered_proportion, combined_proportions
 from support.shared_inputs import answers
-
-
-def test_undefined_numbers_become_none():
-    assert [finite_or_none(x) for x in (1, 0.5, math.nan, math.inf, None)] == [1.0, 0.5, None, None, None]
-    assert Interval(0.5).to_dict() == {"value": 0.5, "low": None, "high": None}
 
 
 def test_clopper_pearson_is_golden():
@@ -51,7 +29,7 @@ def test_clopper_pearson_agrees_with_scipy(counts, level):
 
 @given(st.sampled_from([0.0, 1.0]) | st.floats(1e-3, 0.999), st.floats(0.5, 500), st.floats(0.5, 0.999))
 def test_no_interval_is_without_width_or_beside_its_value(p, n, level):
-    for method in (jeffreys, clopper_pearson):
+    for method in (proportions.jeffreys, clopper_pearson):
         low, high = method(p * n, n, level)
         assert 0 <= low <= p + 1e-12
         assert p - 1e-12 <= high <= 1
@@ -61,7 +39,7 @@ def test_no_interval_is_without_width_or_beside_its_value(p, n, level):
 def test_fractional_successes_lie_between_whole_ones():
     """The fault of clopper_pearson(0.58, 7): its lower end was that of one success."""
     k = np.linspace(0, 7, 71)
-    for method in (jeffreys, clopper_pearson):
+    for method in (proportions.jeffreys, clopper_pearson):
         low, high = method(k, np.full(71, 7.0))
         np.testing.assert_allclose(low, 1 - high[::-1], atol=1e-12)
         low, high = low[1:-1], high[1:-1]
@@ -70,7 +48,7 @@ def test_fractional_successes_lie_between_whole_ones():
     assert clopper_pearson(0.58, 7)[0] == pytest.approx(stats.beta.ppf(0.025, 0.58, 7.42))
 
 
-@pytest.mark.parametrize(("exact", "method"), [(False, jeffreys), (True, clopper_pearson)])
+@pytest.mark.parametrize(("exact", "method"), [(False, proportions.jeffreys), (True, clopper_pearson)])
 def test_single_images_give_the_interval_of_independent_trials(exact, method):
     hit = np.arange(200) < 173
     found = clustered_proportion(hit, np.ones(200), np.arange(200), exact=exact)
@@ -104,10 +82,8 @@ def test_an_error_never_improves_the_bound():
     for patients in (3, 10, 100):
         patient = np.repeat(np.arange(patients), 2)
         for exact in (False, True):
-            lows = [
-                clustered_proportion(np.arange(2 * patients) >= wrong, np.ones(2 * patients), patient, exact=exact).low
-                for wrong in range(4)
-            ]
+            every, wrongs = np.arange(2 * patients), range(4)
+            lows = [clustered_proportion(every >= k, np.ones(2 * patients), patient, exact=exact).low for k in wrongs]
             assert (np.diff(lows) <= 0).all()
 
 
@@ -163,12 +139,7 @@ def test_the_effective_number_by_hand():
     found = 4 / 3 * (2 * 0.75**2 + 0.25**2 + 1.25**2) / 64
     inverse = (2 * found / (5 / 8 * 3 / 8) + 2 / 4) / (2 + 2)
     z, t = stats.norm.ppf(0.975), stats.t.ppf(0.975, 3)
-    assert effective_images(y, np.ones(8), codes, 0.95) == pytest.approx((z / t) ** 2 / inverse)
-
-
-def test_without_images_nothing_is_known():
-    sums = proportion_sums(np.empty((2, 0)), np.empty(0), patient_starts(np.empty(0, np.intp)))
-    assert np.isnan([sums.value, *proportion_intervals(sums)]).all()
+    assert proportions.effective_images(y, np.ones(8), codes, 0.95) == pytest.approx((z / t) ** 2 / inverse)
 
 
 def test_one_proportion_is_itself():
@@ -192,18 +163,18 @@ def test_newcombes_published_difference():
     """56 of 70 against 48 of 80 by Wilson's intervals: 0.2 [0.0524, 0.3339] (Newcombe, Stat. Med. 17:873, 1998, method 10)."""
     wilson = (stats.binomtest(k, n).proportion_ci(method="wilson") for k, n in ((56, 70), (48, 80)))
     a, b = (Interval(p, one.low, one.high) for p, one in zip((0.8, 0.6), wilson, strict=True))
-    found = difference_of(a, b)
+    found = proportions.difference_of(a, b)
     assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
 
 
 def test_a_share_is_the_root_of_the_interval():
     a, b = Interval(0.8, 0.7, 0.88), Interval(0.1, 0.06, 0.16)
-    found = share_of_two(a, b, 0.2, 0.8)
+    found = proportions.share_of_two(a, b, 0.2, 0.8)
     assert found.value == pytest.approx(0.16 / 0.24)
     for v, one, two, sign in ((found.low, 0.1, 0.06, -1), (found.high, 0.08, 0.04, 1)):
         ends = np.hypot((1 - v) * 0.2 * one, v * 0.8 * two)
         assert (1 - v) * 0.16 - v * 0.08 + sign * ends == pytest.approx(0, abs=1e-12)
-    assert np.isnan(share_of_two(Interval(0, 0, 0.1), Interval(0, 0, 0.1), 1, 1).value)
+    assert np.isnan(proportions.share_of_two(Interval(0, 0, 0.1), Interval(0, 0, 0.1), 1, 1).value)
 
 
 def test_combinations_of_correlated_eyes_cover():
@@ -247,7 +218,7 @@ def test_many_shares_have_the_intervals_of_each():
     success, weight = rng.choice([0.0, 0.9, 1.0], (4, 60), p=[0.05, 0.25, 0.7]), rng.random(60)
     success[3] = 0.9
     patient = np.repeat(np.arange(30), 2)
-    many = np.transpose(shares_with_ends(success, weight, np.arange(0, 60, 2)))
+    many = np.transpose(proportions.shares_with_ends(success, weight, np.arange(0, 60, 2)))
     for row, ends in zip(success, many, strict=True):
         assert ends.tolist() == pytest.approx(list(vars(clustered_proportion(row, weight, patient)).values()))
     # One of the three values away: the sum of two proportions, by hand.

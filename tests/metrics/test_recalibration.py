@@ -1,5 +1,3 @@
-"""Maps of probabilities against scikit-learn, brute force and known truth; what the command says and writes."""
-
 import numpy as np
 import pytest
 from scipy.special import expit, logit
@@ -46,10 +44,8 @@ def test_venn_abers_is_isotonic_regression_with_the_image_added_either_way():
     rounded = expit(np.round(logit(NEW), 4))
     expected = []
     for p in rounded:
-        ends = [
-            IsotonicRegression().fit(np.append(prob, p), np.append(label, added).astype(float)).predict([p])[0]
-            for added in (0, 1)
-        ]
+        fits = [IsotonicRegression().fit(np.append(prob, p), np.append(label, k).astype(float)) for k in (0, 1)]
+        ends = [fit.predict([p])[0] for fit in fits]
         expected.append(ends[1] / (1 - ends[0] + ends[1]))
     np.testing.assert_allclose(fitted("venn-abers", label, prob)(NEW), expected, atol=1e-12)
 
@@ -80,9 +76,8 @@ def test_a_map_for_every_group_is_that_of_its_images():
     own = fitted("platt", both.label[rows] == 1, both.prob[rows])
     new = before.subgroups["site"] == "B"
     np.testing.assert_allclose(after.prob[new], own(before.prob[new]), atol=1e-12)
-    score = {
-        name: rb.score(one, bootstrap=0)["in_domain"].nll.value for name, one in (("before", before), ("after", after))
-    }
+    files = {"before": before, "after": after}
+    score = {name: rb.score(one, bootstrap=0)["in_domain"].nll.value for name, one in files.items()}
     assert score["after"] < score["before"]
 
 

@@ -1,5 +1,3 @@
-"""Every pair of a positive and an earlier negative image is met once, in gathers or one by one: against all pairs."""
-
 import itertools
 import warnings
 
@@ -12,14 +10,7 @@ from sklearn import metrics
 from retinabench.core.errors import InputError
 from retinabench.metrics import ordered_pairs, referral_curves, weighted_images
 from retinabench.metrics.ordered_pairs import NEAR, Pairs, earlier_ties, halvings, inside_blocks, near_pairs, two_tails
-from retinabench.metrics.referral_curves import (
-    METRICS,
-    area_of,
-    auprc_values,
-    coarse_auprc_area,
-    curve_of,
-    values_on_grid,
-)
+from retinabench.metrics.referral_curves import METRICS, area_of, coarse_auprc_area, curve_of, values_on_grid
 from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.weighted_images import Cases, Weighted
 from support.shared_inputs import big, images
@@ -237,14 +228,11 @@ def test_the_expected_area_does_not_depend_on_the_number_of_images():
     assert len(small) > 380
 
 
-def test_one_class_has_no_auroc_and_says_why():
+def test_one_class_has_no_auroc_and_a_curve_says_where_a_class_runs_out():
     curve = referral_curve([1, 1, 1], [0.2, 0.7, 0.9], [0.3, 0.2, 0.1], "auroc")
     assert np.isnan(curve.value).all()
     assert np.isnan(curve.area)
     assert "3 positive and 0 negative" in curve.why
-
-
-def test_a_curve_says_where_a_class_runs_out():
     curve = referral_curve([1, 0, 0, 0], [0.9, 0.1, 0.2, 0.3], [4.0, 1, 2, 3], "auroc")
     assert np.isnan(curve.value[1:]).all()
     assert "both classes where 50 % are referred" in curve.why
@@ -282,7 +270,7 @@ def test_average_precision_at_a_few_counts_is_that_of_every_count():
         for row in w.weight:
             one = Weighted(w.cases, row)
             chosen = np.linspace(one.count / 2 - 1, one.count - 1, referral_curves.COARSE).round().astype(int)
-            exact.append(auprc_values(one)[0][chosen].mean())
+            exact.append(referral_curves.auprc_values(one)[0][chosen].mean())
         assert coarse_auprc_area(w) == pytest.approx(exact, abs=1e-12)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(referral_curves, "MANY_STEPS", 3)

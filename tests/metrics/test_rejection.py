@@ -1,5 +1,3 @@
-"""Uncertainties of one model compared: ordered within folds, and tested by the one comparison."""
-
 from dataclasses import replace
 
 import numpy as np
@@ -35,9 +33,8 @@ def test_without_folds_the_numbers_are_those_of_score_and_compare():
     assert (first.index, first.low, first.high) == (one.value, one.low, one.high)
     assert second.difference[:4] == (both.difference, both.low, both.high, both.p)
     assert second.difference.difference > 0
-    assert found.oracle == pytest.approx(
-        rb.score(good, bootstrap=0)["in_domain"].controls["oracle"]["rc_index"], abs=1e-12
-    )
+    controls = rb.score(good, bootstrap=0)["in_domain"].controls
+    assert found.oracle == pytest.approx(controls["oracle"]["rc_index"], abs=1e-12)
     assert found.scores == {}
 
 
@@ -50,12 +47,8 @@ def test_each_fold_is_ordered_by_itself():
     assert one.to_dict()["uncertainties"] == other.to_dict()["uncertainties"]
     for name, found in one.uncertainties.items():
         rows = [np.flatnonzero(predictions.fold == k) for k in range(K)]
-        of_folds = [
-            SCORES["rc_index"](
-                Cases(predictions.label[r], predictions.prob[r], predictions.uncertainties[name][r]).weighted()
-            )
-            for r in rows
-        ]
+        columns = predictions.label, predictions.prob, predictions.uncertainties[name]
+        of_folds = [SCORES["rc_index"](Cases(*(one[r] for one in columns)).weighted()) for r in rows]
         assert found.folds.mean == pytest.approx(np.mean(of_folds), abs=1e-12)
         assert found.index == pytest.approx(found.folds.mean, abs=1e-12)
         assert found.vertical == pytest.approx(found.folds.mean, abs=1e-12)

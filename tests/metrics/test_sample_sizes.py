@@ -9,14 +9,7 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics import planning
 from retinabench.metrics.intervals import auroc_error
-from retinabench.metrics.planning import (
-    Clusters,
-    exact_power,
-    images_for_half_width,
-    images_for_power,
-    intra_patient_correlation,
-    placement_variances,
-)
+from retinabench.metrics.planning import Clusters, exact_power, images_for_power, intra_patient_correlation
 from retinabench.metrics.proportions import clopper_pearson
 
 
@@ -47,10 +40,8 @@ def test_the_correlation_of_one_image_per_patient_is_unknown():
 
 
 def test_the_design_effect_is_the_ratio_of_variances():
-    """Sensitivity of two correlated eyes: simulated variance over that of independent eyes (seed 1, 4,000 studies).
-
-    The standard error of a variance ratio over R studies is about sqrt(2 / R) = 2.2 %; the tolerance is four of them.
-    """
+    """Sensitivity of two correlated eyes: simulated variance over that of independent eyes (seed 1, 4,000 studies). The standard
+    error of a variance ratio over R studies is about sqrt(2 / R) = 2.2 %; the tolerance is four of them."""
     rng = np.random.default_rng(1)
     patients, prevalence, disease, right = 200, 0.3, 0.6, 0.5
     both = prevalence**2 + disease * prevalence * (1 - prevalence)
@@ -70,7 +61,7 @@ def test_the_interval_is_narrow_enough_and_one_image_fewer_is_not(expected, half
         low, high = clopper_pearson(expected * n, n)
         return (high - low) / 2
 
-    n = images_for_half_width(expected, half)
+    n = planning.images_for_half_width(expected, half)
     assert width(n) <= half < width(n - 1)
 
 
@@ -88,9 +79,8 @@ def test_from_the_returned_size_on_power_holds(expected, above, power):
     found = exact_power(np.arange(max(n - 1, 1), 3 * n), expected, above)
     assert found[0] < power or n == 1
     assert (found[1:] >= power).all()
-    z = stats.norm.ppf(0.975) * np.sqrt(above * (1 - above)) + stats.norm.ppf(power) * np.sqrt(
-        expected * (1 - expected)
-    )
+    null, true = np.sqrt(above * (1 - above)), np.sqrt(expected * (1 - expected))
+    z = stats.norm.ppf(0.975) * null + stats.norm.ppf(power) * true
     assert n == pytest.approx((z / (expected - above)) ** 2, rel=0.15, abs=12)
 
 
@@ -100,12 +90,12 @@ def test_what_cannot_be_shown_is_refused():
             images_for_power(*arguments)
     for half in (0, 0.5, 1e-5):
         with pytest.raises(InputError):
-            images_for_half_width(0.9, half)
+            planning.images_for_half_width(0.9, half)
 
 
 def test_the_variances_of_placements():
     """Binormal by the bivariate normal distribution; with disease ranked at random by a drawn model (standard error of it .0003)."""
-    of_positives, of_negatives = placement_variances(0.9)
+    of_positives, of_negatives = planning.placement_variances(0.9)
     both = stats.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]]).cdf([stats.norm.ppf(0.9)] * 2)
     assert of_negatives == pytest.approx(both - 0.81, abs=1e-6)
     rng = np.random.default_rng(0)
@@ -134,10 +124,8 @@ def test_studies_of_a_real_like_population_have_the_planned_precision(shared):
 
 
 def test_the_published_example_of_heart_valve_failure():
-    """Prevalence 0.018, C-statistic 0.8, logit(p) normal with mean -5 and standard deviation 2.5.
-
-    Published with the authors' package: 905, 4,544 (by a simulation of the predictors) and 4,252 participants.
-    """
+    """Prevalence 0.018, C-statistic 0.8, logit(p) normal with mean -5 and standard deviation 2.5. Published with the authors'
+    package: 905, 4,544 (by a simulation of the predictors) and 4,252 participants."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     assert planning.images_for_observed_over_expected(0.018, 1.0) == pytest.approx(905, abs=1)
     assert planning.images_for_c_statistic(0.8, 0.018) == pytest.approx(4252, abs=1)

@@ -1,5 +1,3 @@
-"""`score`: its JSON, its sets, its intervals, and what it says of undefined numbers."""
-
 import copy
 import json
 import pickle
@@ -13,8 +11,9 @@ from retinabench.core.errors import InputError
 from retinabench.metrics import referral_curves
 from retinabench.metrics.image_sets import SetEvaluator, image_sets
 from retinabench.metrics.registry import ON_REQUEST, SCORES, ScoreSpec
+from retinabench.metrics.scoring import Arrays, evaluate, predict
 from retinabench.metrics.weighted_images import cluster_bootstrap
-from support.score_names import CONTRACT
+from support.shared_inputs import CONTRACT
 
 
 def test_only_sets_that_exist():
@@ -40,23 +39,6 @@ def test_scores_are_of_the_test_split():
 def test_every_number_is_found_again(rules):
     p = predictions()
     assert rb.score(p, rules, bootstrap=20, seed=5).to_dict() == rb.score(p, rules, bootstrap=20, seed=5).to_dict()
-
-
-def test_row_order_never_matters():
-    p = predictions()
-    order = np.random.default_rng(0).permutation(len(p))
-    a, b = rb.score(p, bootstrap=20).to_dict(), rb.score(p.take(order), bootstrap=20).to_dict()
-    for name, part in a["sets"].items():
-        for score_name, entry in part["scores"].items():
-            other = b["sets"][name]["scores"][score_name]
-            for key in ("value", "low", "high"):
-                assert entry[key] == pytest.approx(other[key], abs=1e-12), (name, score_name, key)
-
-
-def test_one_image_is_enough():
-    found = rb.score(rb.Predictions(["a"], [1], [0.7]), bootstrap=5).to_dict()
-    assert found["sets"]["in_domain"]["scores"]["accuracy"]["value"] == 1
-    json.dumps(found, allow_nan=False)
 
 
 def test_notes_say_it_aloud():
@@ -119,9 +101,8 @@ def test_undefined_is_null_with_the_counts():
 
 
 def test_an_interval_of_a_rarely_defined_score_is_withheld():
-    p = rb.Predictions(
-        [f"i{k}" for k in range(20)], [1] + [0] * 19, np.linspace(0.9, 0.1, 20), uncertainty=np.arange(20)
-    )
+    label, prob = [1] + [0] * 19, np.linspace(0.9, 0.1, 20)
+    p = rb.Predictions([f"i{k}" for k in range(20)], label, prob, uncertainty=np.arange(20))
     entry = rb.score(p, bootstrap=200).to_dict()["sets"]["in_domain"]["scores"]
     assert entry["auroc"]["value"] == 1
     assert entry["auroc"]["low"] is None
@@ -184,9 +165,11 @@ def test_replicates_of_the_auprc_area_are_those_of_every_count():
     p = rb.Predictions(np.arange(400), severity > 0, prob, patient_id=np.arange(400) // 2)
     (images,) = image_sets(p, -np.abs(prob - 0.5))
     quick = cluster_bootstrap(SetEvaluator(images, [SCORES["referral_auprc_area"]]), images.cluster, replicates=40)
-    exact = cluster_bootstrap(
-        lambda w: referral_curves.area_of(images.weigh(w)[0], "auprc")[:, None], images.cluster, replicates=40
-    )
+
+    def exact_area(w):
+        return referral_curves.area_of(images.weigh(w)[0], "auprc")[:, None]
+
+    exact = cluster_bootstrap(exact_area, images.cluster, replicates=40)
     assert np.sqrt(np.mean((quick - exact) ** 2)) < 0.05 * exact.std()
 
 
@@ -295,3 +278,65 @@ def test_scores_by_attribute_and_by_name():
 def test_results_can_be_copied_and_pickled():
     found = rb.score(predictions(), bootstrap=0)
     assert pickle.loads(pickle.dumps(found)).to_dict() == copy.deepcopy(found).to_dict() == found.to_dict()
+
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (150, 4, 4, 3), dtype=np.uint8)
+LABEL = (IMAGES.mean((1, 2, 3)) + RNG.normal(0, 10, 150) > 127).astype(int)
+
+
+def estimator(images):
+    assert images.dtype == np.float32
+    assert images.max() <= 1
+    mean = 1 / (1 + np.exp(-20 * (images.mean((1, 2, 3)) - 0.5)))
+    return mean, np.sqrt(mean * (1 - mean))
+
+
+def test_it_is_score_of_the_predictions():
+    patient = np.arange(150) // 2
+    split = Arrays(IMAGES, LABEL, patient_id=patient, batch_size=64)
+    mean, spread = estimator(IMAGES.astype(np.float32) / np.float32(255))
+    mean, spread = mean.astype(np.float64), spread.astype(np.float64)
+    by_hand = rb.Predictions(np.arange(150), LABEL, mean, patient_id=patient, uncertainty=spread)
+    found = evaluate(estimator, split, bootstrap=50)
+    assert found.to_dict() == rb.score(by_hand, bootstrap=50).to_dict()
+    assert found.uncertainty == "own"
+    assert found.value("auroc") > 0.6
+
+
+def test_a_split_of_ones_own():
+    class Mine:
+        image_id = ("a", "b", "c")
+        label = (0, 1, 1)
+        domain = ("in_domain", "shifted", "shifted")
+
+        def batches(self):
+            yield np.zeros((2, 1, 1, 3))
+            yield [[[[1.0, 1.0, 1.0]]]]
+
+    found = predict(lambda x: (x.mean((1, 2, 3))[:, None], np.arange(len(x))), Mine())
+    assert found.prob.tolist() == [0, 0, 1]
+    assert found.uncertainty.tolist() == [0, 1, 0]
+    assert found.domain.tolist() == ["in_domain", "shifted", "shifted"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda x: x.mean((1, 2, 3)), "returned ndarray for batch 1.*mean, uncertainty"),
+        (lambda x: (np.zeros((len(x), 2)), np.zeros(len(x))), r"mean has shape \(64, 2\) for batch 1 of 64 images"),
+        (lambda x: (np.zeros(len(x)), 0.0), r"uncertainty has shape \(\) for batch 1"),
+        (lambda x: (np.full(len(x), 3.0), np.zeros(len(x))), "outside"),
+        (lambda x: (np.full(len(x), 0.5), np.full(len(x), np.nan)), "column 'uncertainty': is nan"),
+    ],
+)
+def test_wrong_estimators(wrong, message):
+    with pytest.raises(InputError, match=message):
+        evaluate(wrong, Arrays(IMAGES, LABEL))
+
+
+def test_batches_and_labels_must_fit():
+    with pytest.raises(InputError, match="hold 150 images, the split has 149 labels"):
+        evaluate(estimator, Arrays(IMAGES, LABEL[:-1]))
+    with pytest.raises(InputError, match="no images"):
+        evaluate(estimator, Arrays(IMAGES[:0], []))

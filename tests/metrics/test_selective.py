@@ -52,9 +52,8 @@ def test_fd_shifts_unit_cases(case):
 def test_rc_index(name):
     w, truth = weighted(name), answers("own_outputs")["rc_index"][name]
     assert classification.rc_index_of(w) == pytest.approx(truth["grid_0_0.9_step0.1"], abs=1e-12)
-    np.testing.assert_allclose(
-        classification.accuracy_at(w, 1 - classification.RC_GRID), truth["curve_0_0.9"], atol=1e-12
-    )
+    found = classification.accuracy_at(w, 1 - classification.RC_GRID)
+    np.testing.assert_allclose(found, truth["curve_0_0.9"], atol=1e-12)
 
 
 def test_rc_index_of_the_published_kaggle_curves():
@@ -111,11 +110,9 @@ def test_areas_by_hand():
 def risks(wrong, uncertainty):
     """Number of wrong images among the k most certain, ties shared evenly, for k = 1 … N."""
     certain = np.sort(uncertainty)
-    return [
-        wrong[uncertainty < certain[k - 1]].sum()
-        + wrong[uncertainty == certain[k - 1]].mean() * (k - (uncertainty < certain[k - 1]).sum())
-        for k in range(1, len(wrong) + 1)
-    ]
+    below = [uncertainty < certain[k - 1] for k in range(1, len(wrong) + 1)]
+    tied = [wrong[uncertainty == one].mean() for one in certain]
+    return [wrong[b].sum() + t * (k - b.sum()) for k, (b, t) in enumerate(zip(below, tied, strict=True), start=1)]
 
 
 def test_the_accuracy_of_the_retained_is_that_of_the_most_certain():
@@ -165,9 +162,8 @@ def folds_of(random, sizes=(80, 80, 120), signal=0.0):
 def test_the_index_of_the_vertical_average_is_the_mean_of_the_folds():
     for signal in (0.0, 0.3, 2.0):
         folds = folds_of(np.random.default_rng(0), signal=signal)
-        vertical = classification.rc_area(
-            classification.RC_GRID, rejection.vertical_accuracy(folds, classification.RC_GRID)
-        )
+        grid = classification.RC_GRID
+        vertical = classification.rc_area(grid, rejection.vertical_accuracy(folds, grid))
         assert vertical == pytest.approx(np.mean([classification.rc_index_of(w) for w in folds]), abs=1e-12)
 
 

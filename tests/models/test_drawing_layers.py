@@ -1,5 +1,3 @@
-"""Layers that draw, and how they enter a network."""
-
 from collections import OrderedDict
 
 import pytest
@@ -77,12 +75,8 @@ def test_parameters_keep_their_names_weights_and_layout():
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
     assert {name.rpartition(".")[2] for name in set(after) - set(before)} == {"rho"}
     assert after["layer1.0.conv1.rho"].is_contiguous(memory_format=torch.channels_last)
-    assert (
-        Mfvi.build(resnet18(width=4), run("mfvi"), Bernoulli())
-        .model.load_state_dict(before, strict=False)
-        .unexpected_keys
-        == []
-    )
+    model = Mfvi.build(resnet18(width=4), run("mfvi"), Bernoulli()).model
+    assert model.load_state_dict(before, strict=False).unexpected_keys == []
 
 
 class Standardised(nn.Conv2d):
@@ -170,9 +164,8 @@ def test_dropout_finds_the_activations_of_other_packages_and_layers_with_names()
     class Own(nn.ReLU):
         pass
 
-    net = nn.Sequential(
-        OrderedDict(fc1=nn.Linear(2, 3), act=GELU(), fc2=nn.Linear(3, 3), gate=nn.Sigmoid(), last=Own())
-    )
+    parts = OrderedDict(fc1=nn.Linear(2, 3), act=GELU(), fc2=nn.Linear(3, 3), gate=nn.Sigmoid(), last=Own())
+    net = nn.Sequential(parts)
     assert dropout_sites(net) == ("act", "last")
     add_dropout(net, 0.9)
     use_generator(net, torch.Generator().manual_seed(0))

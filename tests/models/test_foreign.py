@@ -1,5 +1,3 @@
-"""Networks of users and of timm."""
-
 import sys
 from types import SimpleNamespace
 
@@ -74,17 +72,14 @@ def test_its_last_layer_is_the_one_that_gives_the_logits_wherever_it_is_defined(
         ("no_such_module:make", r"no_such_module: cannot be imported \(ModuleNotFoundError"),
         (HERE + "mak", r"own_network\.py: has no function 'mak'"),
         (HERE + "SAME", "is a Pooled, not a function that returns a network"),
-        (HERE + "HERE", "has no function 'HERE'"),
-        (HERE + "a_number", "returns a int, not an nn.Module"),
+        (HERE + "HERE", "has no function 'HERE'"), (HERE + "a_number", "returns a int, not an nn.Module"),
         ("os:getcwd", "^'os:getcwd' returns a str, not an nn.Module"),
-        (HERE + "broken", "raises RuntimeError: no weights here"),
-        (HERE + "leaves", "raises SystemExit: 3"),
+        (HERE + "broken", "raises RuntimeError: no weights here"), (HERE + "leaves", "raises SystemExit: 3"),
         (HERE + "double", r"RuntimeError: .*parameters of torch\.float64, .*return network\.float\(\)"),
-        (HERE + "lazy", "has lazy layers"),
-        (HERE + "empty", "has no parameters to train"),
+        (HERE + "lazy", "has lazy layers"), (HERE + "empty", "has no parameters to train"),
         (HERE + "two_logits", r"gives \(2, 2\) for 2 images, not logits of shape \(2, 1\)"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_network_is_refused_in_one_line(name, says):
     with pytest.raises(InputError, match=says) as error:
         check_size(ModelConfig(name=name), 16)

@@ -1,5 +1,3 @@
-"""Any network splits into a trunk and its last linear layer, and computes what it computed."""
-
 import copy
 
 import pytest
@@ -83,13 +81,11 @@ def test_a_last_layer_that_is_not_the_last_is_refused():
 @pytest.mark.parametrize(
     "after",
     [
-        lambda logits, scale: logits - 3,
-        lambda logits, scale: torch.sigmoid(logits),
-        lambda logits, scale: torch.relu(logits),
-        lambda logits, scale: logits * scale,
+        lambda logits, scale: logits - 3, lambda logits, scale: torch.sigmoid(logits),
+        lambda logits, scale: torch.relu(logits), lambda logits, scale: logits * scale,
     ],
     ids=["shift", "sigmoid", "relu", "scale"],
-)
+)  # fmt: skip
 def test_a_network_of_a_user_with_something_after_its_last_layer_is_refused(after):
     network = split_last_layer(Followed(after))
     with pytest.raises(InputError, match=r"last linear layer 'answer': something follows it.*Choose a method"):

@@ -1,5 +1,3 @@
-"""Pretrained weights: names, loading, trained stages."""
-
 import importlib
 import re
 import sys
@@ -110,9 +108,8 @@ class Block(nn.Module):
 
 
 def test_the_only_sequence_of_blocks_is_as_many_stages():
-    transformer = nn.ModuleDict(
-        {"embedding": Block(), "blocks": nn.Sequential(Block(), Block(), Block()), "norm": nn.LayerNorm(2)}
-    )
+    blocks = nn.Sequential(Block(), Block(), Block())
+    transformer = nn.ModuleDict({"embedding": Block(), "blocks": blocks, "norm": nn.LayerNorm(2)})
     assert [len(stage) for stage in stages(transformer)] == [1, 1, 1, 2]
     convolutional = nn.ModuleDict(
         {
@@ -282,9 +279,8 @@ def test_biases_of_a_foundation_model_are_not_lost(tmp_path, monkeypatch):
     timm, small = real_timm(), FOUNDATIONS["real/dinov3"][0]
     oracle = importlib.import_module("timm.models.eva").checkpoint_filter_fn
     with_biases = timm.create_model("vit_base_patch16_dinov3_qkvb", num_classes=0, **small)
-    state = as_published(
-        "real/dinov3", timm.create_model("vit_base_patch16_dinov3", num_classes=0, **small).state_dict()
-    )
+    network = timm.create_model("vit_base_patch16_dinov3", num_classes=0, **small)
+    state = as_published("real/dinov3", network.state_dict())
     state["blocks.0.attn.qkv.bias"] = torch.randn(144)
     expected = oracle(dict(state), with_biases)
     renamed = named_as(with_biases, state)

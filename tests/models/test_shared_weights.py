@@ -1,5 +1,3 @@
-"""Layers of K members."""
-
 import copy
 import math
 
@@ -106,11 +104,8 @@ def test_each_member_learns_from_its_share_of_a_batch(kind):
     ])  # fmt: skip
     assert torch.allclose(found, expected, atol=1e-5)
     parameters = list(ensemble.parameters())
-    for one, other in zip(
-        torch.autograd.grad(found.square().sum(), parameters),
-        torch.autograd.grad(expected.square().sum(), parameters),
-        strict=True,
-    ):
+    gradients = [torch.autograd.grad(each.square().sum(), parameters) for each in (found, expected)]
+    for one, other in zip(*gradients, strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-3)
 
 

@@ -1,5 +1,3 @@
-"""Variational layers: noise, divergences, flipout."""
-
 import math
 
 import numpy as np
@@ -9,18 +7,9 @@ from scipy import stats
 from torch import nn
 from torch.nn import functional
 
+from retinabench.models.stochastic import variational
 from retinabench.models.stochastic.drawing import Draw, use_draws, use_generator
-from retinabench.models.stochastic.variational import (
-    FAMILIES,
-    Prior,
-    Variational,
-    gaussian_kl,
-    per_filter_kl,
-    per_filter_noise,
-    radial_entropy,
-    radial_kl,
-    radial_noise,
-)
+from retinabench.models.stochastic.variational import FAMILIES, Prior, Variational, gaussian_kl, radial_kl, radial_noise
 from support.helpers import generator
 
 
@@ -41,9 +30,8 @@ def test_a_layer_s_kl_is_the_reference_with_he_s_prior(shared, tied, name):
     golden, mean, stddev, prior = golden_terms(shared)
     layer = torch.nn.Conv2d(4, 5, 3)
     layer.weight.data = mean.permute(3, 2, 0, 1).contiguous()  # the reference's axes are (H, W, in, out)
-    made = Variational(
-        layer, family=FAMILIES["gaussian"], prior=Prior(tied), flipout=True, stddev=(0.01, 0.0), generator=generator()
-    )
+    options = {"family": FAMILIES["gaussian"], "prior": Prior(tied), "flipout": True, "stddev": (0.01, 0.0)}
+    made = Variational(layer, **options, generator=generator())
     assert made.prior_stddev == pytest.approx(prior, rel=1e-12)
     assert made.prior_stddev == pytest.approx(float(golden["out_he_prior_stddev_conv3x3_cin4"]))
     made.rho.data = torch.log(torch.expm1(stddev.permute(3, 2, 0, 1)))
@@ -67,7 +55,7 @@ def test_per_filter_noise_has_one_norm_for_every_vector_of_outputs():
     source = generator(2)
     norms = []
     for _ in range(1500):
-        noise = per_filter_noise(torch.Size((6, 4, 3, 3)), source)
+        noise = variational.per_filter_noise(torch.Size((6, 4, 3, 3)), source)
         each = noise.norm(dim=0)
         assert torch.allclose(each, each.flatten()[0].expand_as(each), rtol=1e-5)
         norms.append(float(each.flatten()[0]))
@@ -75,7 +63,7 @@ def test_per_filter_noise_has_one_norm_for_every_vector_of_outputs():
 
 
 def test_radial_entropy_in_one_dimension_is_the_normal_s():
-    assert radial_entropy(1) == pytest.approx(0.5 * math.log(2 * math.pi * math.e), abs=1e-12)
+    assert variational.radial_entropy(1) == pytest.approx(0.5 * math.log(2 * math.pi * math.e), abs=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -88,12 +76,8 @@ def test_radial_kl_is_its_monte_carlo_estimate(size):
     # The density at distance d is that of |r| there, spread over the sphere of radius d.
     distance = noise.norm(dim=1)
     surface = math.log(2) + size / 2 * math.log(math.pi) - math.lgamma(size / 2)
-    log_q = (
-        torch.from_numpy(stats.halfnorm.logpdf(distance.numpy()))
-        - surface
-        - (size - 1) * distance.log()
-        - stddev.log().sum()
-    )
+    radius = torch.from_numpy(stats.halfnorm.logpdf(distance.numpy()))
+    log_q = radius - surface - (size - 1) * distance.log() - stddev.log().sum()
     log_p = torch.distributions.Normal(0, prior).log_prob(offset + stddev * noise).sum(dim=1)
     estimate = log_q - log_p
     error = float(estimate.std()) / math.sqrt(draws)
@@ -106,13 +90,12 @@ def test_per_filter_kl_is_the_sum_over_the_vectors():
     offset = torch.randn(5, 3, 2, 2, generator=generator(5), dtype=torch.float64)
     vectors = zip(offset.flatten(1).T, stddev.flatten(1).T, strict=True)
     by_hand = sum(float(radial_kl(o, s, 0.7)) for o, s in vectors)
-    assert float(per_filter_kl(offset, stddev, 0.7)) == pytest.approx(by_hand, rel=1e-12)
+    assert float(variational.per_filter_kl(offset, stddev, 0.7)) == pytest.approx(by_hand, rel=1e-12)
 
 
 def around(layer, *, family="gaussian", flipout=True, stddev=(0.3, 0.5), seed=0):
-    return Variational(
-        layer, family=FAMILIES[family], prior=Prior("zero"), flipout=flipout, stddev=stddev, generator=generator(seed)
-    )
+    options = {"family": FAMILIES[family], "prior": Prior("zero"), "flipout": flipout, "stddev": stddev}
+    return Variational(layer, **options, generator=generator(seed))
 
 
 def many_outputs(layer, x, draws, seed):
@@ -153,13 +136,11 @@ def test_outputs_have_the_mean_and_variance_of_the_closed_form(estimator):
 @pytest.mark.parametrize(
     "layer",
     [
-        nn.Conv2d(4, 6, 3, padding=1),
-        nn.Conv2d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2, bias=False),
-        nn.Conv2d(4, 4, (3, 1), padding="same", groups=4),
-        nn.Conv2d(4, 6, 3, padding=1, padding_mode="reflect"),
+        nn.Conv2d(4, 6, 3, padding=1), nn.Conv2d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2, bias=False),
+        nn.Conv2d(4, 4, (3, 1), padding="same", groups=4), nn.Conv2d(4, 6, 3, padding=1, padding_mode="reflect"),
     ],
     ids=["plain", "strided, dilated, grouped", "depthwise", "reflecting"],
-)
+)  # fmt: skip
 def test_flipout_convolution_is_a_convolution_with_each_row_s_own_weight(layer):
     made = around(layer, seed=7)
     x = torch.randn(5, 4, 8, 8, generator=generator(8))

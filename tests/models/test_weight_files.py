@@ -1,5 +1,3 @@
-"""Files of tensors from strangers."""
-
 import json
 import os
 import pickle
@@ -35,10 +33,8 @@ def test_no_code_of_a_checkpoint_runs(tmp_path, monkeypatch):
 
 def test_a_compressed_archive_is_refused_before_it_unfolds(tmp_path):
     save_tensors(tmp_path / "a.pt", {"w": torch.zeros(1000)})
-    with (
-        zipfile.ZipFile(tmp_path / "a.pt") as whole,
-        zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED) as bomb,
-    ):
+    packed = zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(tmp_path / "a.pt") as whole, packed as bomb:
         for entry in whole.infolist():
             bomb.writestr(entry.filename, whole.read(entry))
     with pytest.raises(ValueError, match="compressed"):

@@ -1,20 +1,9 @@
-"""Ids that are missing, look the same, or have to be made."""
-
 import numpy as np
 import pytest
 
 import retinabench as rb
 from retinabench.predictions import check
-from retinabench.predictions.check import (
-    alike,
-    all_differ,
-    first_empty,
-    first_row_with,
-    indistinct,
-    numbered,
-    plain,
-    tidied,
-)
+from retinabench.predictions.check import alike, all_differ, first_empty, first_row_with, indistinct, numbered, plain
 
 
 @pytest.mark.parametrize(
@@ -41,7 +30,7 @@ def test_two_odd_forms_of_an_absent_plain_one_are_a_pair():
 )
 def test_ids_have_one_form(ids, forms):
     for text in (ids, ["ok"] * 70_000 + ids):
-        found, notes = tidied({"patient_id": np.array(text)}, ids=True)
+        found, notes = check.tidied({"patient_id": np.array(text)}, ids=True)
         assert found["patient_id"].tolist() == text[: -len(ids)] + (forms or ids)
         assert bool(notes) is bool(forms)
 
@@ -98,13 +87,6 @@ def test_texts_are_numbered_in_their_order(width):
         values, codes = np.unique(found, return_inverse=True)
         assert numbered(found)[1] == len(values)
         assert (numbered(found)[0] == codes).all()
-
-
-@pytest.mark.usefixtures("rows_of_a_block")
-def test_one_text_for_all_rows():
-    same = np.broadcast_to(np.asarray("test"), 7)
-    assert numbered(same)[0].tolist() == [0] * 7
-    assert not all_differ(same)
 
 
 GOOD = {"image_id": ["a", "b", "c"], "label": [0, 1, 1], "probs": [0.1, 0.8, 0.4]}

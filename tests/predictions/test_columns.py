@@ -1,5 +1,3 @@
-"""The columns that a file must have, its sizes and its metadata."""
-
 import json
 import re
 from pathlib import Path
@@ -87,10 +85,9 @@ def test_a_named_uncertainty_is_not_the_uncertainty_whatever_its_name():
 def test_names_of_the_user_come_first():
     found = recognise(["file", "label", "y_true", "score"], {"label": "y_true"})
     assert found.names == ("image_id", "", "label", "prob")
-    assert found.said() == [
-        "read 'file' as image_id, 'score' as prob; --column NAME=COLUMN names another",
-        "read 'y_true' as label",
-    ]
+    first, second = found.said()
+    assert first == "read 'file' as image_id, 'score' as prob; --column NAME=COLUMN names another"
+    assert second == "read 'y_true' as label"
     assert recognise(["a", "b", "c", "d"], {"prob_0": "c", "prob_1": "d"}).names == ("a", "b", "prob_0", "prob_1")
 
 
@@ -176,15 +173,12 @@ def test_many_values_with_blanks_are_counted():
     [
         ({"camera": ["A"]}, "column 'camera': has 1 rows where image_id has 3"),
         ({"label": [0, 1, 1]}, "column 'label': cannot be a further column"),
-        ({"prob_0": [0, 1, 1]}, "column 'prob_0': cannot be a further column"),
-        ({"": [0, 1, 1]}, "is not a name"),
-        ({"age": [1, np.inf, 2]}, "row 2, column 'age': is infinite"),
-        ({"x": np.zeros((3, 2))}, "has shape (3, 2)"),
-        ({"x": np.zeros(3, complex)}, "has type complex128"),
-        ({"x": ["a", "b" * 300, "c"]}, "300 characters"),
+        ({"prob_0": [0, 1, 1]}, "column 'prob_0': cannot be a further column"), ({"": [0, 1, 1]}, "is not a name"),
+        ({"age": [1, np.inf, 2]}, "row 2, column 'age': is infinite"), ({"x": np.zeros((3, 2))}, "has shape (3, 2)"),
+        ({"x": np.zeros(3, complex)}, "has type complex128"), ({"x": ["a", "b" * 300, "c"]}, "300 characters"),
         ({f"c{k}": [1, 2, 3] for k in range(101)}, "holds 101 columns"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(columns, message):
     with pytest.raises(InputError, match=re.escape(message)):
         rb.Predictions(**GOOD, subgroups=columns)
@@ -193,21 +187,15 @@ def test_what_is_refused(columns, message):
 @pytest.mark.parametrize(
     ("cells", "values"),
     [
-        (["1", " 2.5 ", ""], [1, 2.5, np.nan]),
-        (["1", "NA", "-3e2"], [1, np.nan, -300]),
-        (["0,5", "1", "2"], [0.5, 1, 2]),
-        (["0", "0.5", "10"], [0, 0.5, 10]),
-        (["007", "1", "2"], ["007", "1", "2"]),
-        (["1", "two", "3"], ["1", "two", "3"]),
-        (["NA", "NA", "NA"], ["NA", "NA", "NA"]),
-        (["1e999", "1", "2"], ["1e999", "1", "2"]),
-        (["1,100", "900", "2"], ["1,100", "900", "2"]),
-        (["0,100", "1,250", "2"], [0.1, 1.25, 2]),
-        (["1,5", "0.5", "2"], ["1,5", "0.5", "2"]),
+        (["1", " 2.5 ", ""], [1, 2.5, np.nan]), (["1", "NA", "-3e2"], [1, np.nan, -300]),
+        (["0,5", "1", "2"], [0.5, 1, 2]), (["0", "0.5", "10"], [0, 0.5, 10]), (["007", "1", "2"], ["007", "1", "2"]),
+        (["1", "two", "3"], ["1", "two", "3"]), (["NA", "NA", "NA"], ["NA", "NA", "NA"]),
+        (["1e999", "1", "2"], ["1e999", "1", "2"]), (["1,100", "900", "2"], ["1,100", "900", "2"]),
+        (["0,100", "1,250", "2"], [0.1, 1.25, 2]), (["1,5", "0.5", "2"], ["1,5", "0.5", "2"]),
         (["9007199254740992", "9007199254740993", "-1"], ["9007199254740992", "9007199254740993", "-1"]),
         (["9007199254740992", "9e15", ""], [2.0**53, 9e15, np.nan]),
     ],
-)
+)  # fmt: skip
 def test_a_column_of_a_csv_is_numbers_where_every_cell_is(cells, values):
     found = from_arrow(pa.array([cell or None for cell in cells]), untyped=True)
     np.testing.assert_array_equal(found, values)

@@ -1,5 +1,3 @@
-"""Reading and writing predictions in all formats, and the names of files."""
-
 import io
 import re
 from pathlib import Path
@@ -119,9 +117,8 @@ def test_round_trip(kind, folder, given_):
         if before is not None:
             assert before.dtype.kind == after.dtype.kind
             np.testing.assert_array_equal(after, before)
-    assert [one.tolist() for one in back.uncertainties.values()] == [
-        one.tolist() for one in given_.uncertainties.values()
-    ]
+    both = [[one.tolist() for one in each.uncertainties.values()] for each in (back, given_)]
+    assert both[0] == both[1]
     assert list(back.subgroups) == [name.strip() if kind == "csv" else name for name in given_.subgroups]
     for before, after in zip(given_.subgroups.values(), back.subgroups.values(), strict=True):
         np.testing.assert_array_equal(after, before)
@@ -133,16 +130,14 @@ def test_round_trip(kind, folder, given_):
 @pytest.mark.parametrize(
     "content",
     [
-        parquet(),
-        parquet(label=[False, True], prob=np.array([0.25, 0.5], np.float32)),
+        parquet(), parquet(label=[False, True], prob=np.array([0.25, 0.5], np.float32)),
         parquet(image_id=pa.array(["a", "b"]).dictionary_encode(), prob=["0.25", "0.5"]),
         parquet(prob=NONE, probs=[[0.0, 0.5], [0.5, 0.5]]),
-        parquet(prob=NONE, probs=pa.array([[0.25], [0.5]], pa.list_(pa.float32(), 1))),
-        npz(),
+        parquet(prob=NONE, probs=pa.array([[0.25], [0.5]], pa.list_(pa.float32(), 1))), npz(),
         npz(prob=np.array([[0.25], [0.5]], np.float16), label=np.array([False, True])),
         npz(image_id=np.array([b"a", b"b"]), note=np.array("foreign")),
     ],
-)
+)  # fmt: skip
 def test_legal_variants(folder, content):
     found = read_bytes(folder, content)
     assert found.image_id.tolist() == ["a", "b"]
@@ -198,11 +193,8 @@ def test_labels_may_be_empty_only_where_it_is_said(tmp_path):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
 def test_folds_and_named_uncertainties_are_kept(tmp_path, kind):
-    values = {
-        "epistemic": [0.1, 1e-300, 3.0],
-        "softmax": [-1.0, 0.25, 0.1 + 0.2],
-        "¸": [0.5, 0.1, 0.2],
-    }  # NFKC: a blank
+    # NFKC: a blank
+    values = {"epistemic": [0.1, 1e-300, 3.0], "softmax": [-1.0, 0.25, 0.1 + 0.2], "¸": [0.5, 0.1, 0.2]}
     one = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.2, 0.7, 0.6], fold=[2, 0, 11], uncertainties=values)
     rb.write_predictions(one, tmp_path / f"p.{kind}")
     found = rb.read_predictions(tmp_path / f"p.{kind}")

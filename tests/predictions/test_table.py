@@ -1,5 +1,3 @@
-"""Predictions from arrays: what is refused, where the message points, and what legal oddities are kept."""
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -41,13 +39,9 @@ def test_mean_over_samples():
 
 def test_select_and_take():
     predictions = rb.Predictions(
-        **GOOD,
-        domain=["in_domain", "shifted", "in_domain"],
-        split=["validation", "test", "test"],
-        grade=[0, 3, 2],
-        uncertainty=[1, 2, 3],
-        subgroups={"camera": ["A", "B", "C"], "age": [1, 2, 3]},
-    )
+        **GOOD, domain=["in_domain", "shifted", "in_domain"], split=["validation", "test", "test"], grade=[0, 3, 2],
+        uncertainty=[1, 2, 3], subgroups={"camera": ["A", "B", "C"], "age": [1, 2, 3]},
+    )  # fmt: skip
     assert predictions.select(domain="in_domain").subgroups["age"].tolist() == [1, 3]
     assert predictions.take([2, 0]).subgroups["camera"].tolist() == ["C", "A"]
     assert predictions.select(domain="in_domain").image_id.tolist() == ["a", "c"]
@@ -97,14 +91,11 @@ def test_softmax_sums_the_referable_classes():
     assert rb.Predictions.from_softmax(five, IDS, LABEL, grades=True).grade is None
 
 
-def test_samples_of_softmax():
+def test_samples_of_softmax_and_printed_digits_that_are_divided_by_their_sum():
     logits = RNG.normal(0, 2, (N, 7, 5))
     found = rb.Predictions.from_softmax(reference(logits, axis=2), IDS, LABEL)
     np.testing.assert_allclose(found.probs, reference(logits, axis=2)[..., 2:].sum(axis=2), rtol=1e-13)
     np.testing.assert_allclose(found.grade_prob, reference(logits, axis=2).mean(axis=1), rtol=1e-13)
-
-
-def test_printed_digits_are_divided_by_their_sum():
     five = reference(LOGITS, axis=1).round(2)
     found = rb.Predictions.from_softmax(five, IDS, LABEL)
     np.testing.assert_allclose(found.prob, five[:, 2:].sum(axis=1) / five.sum(axis=1), rtol=1e-14)
@@ -131,9 +122,8 @@ def test_logits():
         rb.Predictions.from_logits(LOGITS, IDS, LABEL).prob, reference(LOGITS, axis=1)[:, 2:].sum(axis=1), rtol=1e-12
     )
     samples = RNG.normal(0, 2, (N, 3, 1))
-    np.testing.assert_allclose(
-        rb.Predictions.from_logits(samples, IDS, LABEL).probs, expit(samples[..., 0]), rtol=1e-12
-    )
+    found = rb.Predictions.from_logits(samples, IDS, LABEL)
+    np.testing.assert_allclose(found.probs, expit(samples[..., 0]), rtol=1e-12)
     assert rb.Predictions.from_logits([-800.0, 800.0], ["a", "b"], [0, 1]).prob.tolist() == [0, 1]
 
 
@@ -181,13 +171,10 @@ def test_tensors_of_torch():
 
 
 COLUMNS = {
-    "filename": IDS,
-    "y_true": LABEL.tolist(),
-    "y_score": RNG.random(N).tolist(),
-    "Patient_ID": [f"P{k // 2}" if k else None for k in range(N)],
-    "camera": ["A", "B"] * (N // 2),
+    "filename": IDS, "y_true": LABEL.tolist(), "y_score": RNG.random(N).tolist(),
+    "Patient_ID": [f"P{k // 2}" if k else None for k in range(N)], "camera": ["A", "B"] * (N // 2),
     "age": [40.0 + k if k else None for k in range(N)],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -206,9 +193,8 @@ def test_data_frames(frame):
 
 
 def test_data_frames_with_options_and_types():
-    frame = pd.DataFrame(
-        {"id": IDS, "level": GRADE, **{f"prob_{k}": v for k, v in enumerate(reference(LOGITS, axis=1).T)}}
-    )
+    probs = {f"prob_{k}": v for k, v in enumerate(reference(LOGITS, axis=1).T)}
+    frame = pd.DataFrame({"id": IDS, "level": GRADE, **probs})
     frame["site"] = pd.Categorical(["x", "y"] * (N // 2))
     frame["seen"] = pd.Timestamp("2026-03-01")
     found = rb.Predictions.from_dataframe(frame, columns={"grade": "level"}, grades=True, method="Ours", seed=4)

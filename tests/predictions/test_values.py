@@ -1,5 +1,3 @@
-"""Labels, grades and probabilities that cannot be are refused with row, column and hint."""
-
 import re
 
 import numpy as np
@@ -318,18 +316,15 @@ def test_a_label_that_contradicts_the_grade(tmp_path):
     odd = text.replace("a,0,0", "a,1,0")
     assert "say --referable-from label" in refused(tmp_path, odd)
     assert read(tmp_path, odd, referable_from="label").label.tolist() == [1, 1, 1]
-    assert "column 'label': is 0 where the grade is 2" in refused(
-        tmp_path, "image_id,label,grade,prob\na,0,2,0.1\nb,0,0,.3\n"
-    )
+    low = "image_id,label,grade,prob\na,0,2,0.1\nb,0,0,.3\n"
+    assert "column 'label': is 0 where the grade is 2" in refused(tmp_path, low)
     with pytest.raises(InputError, match="referable from grade 7"):
         read(tmp_path, text, referable_from=7)
     assert "--referable-from needs the grades" in refused(tmp_path, "id,label,prob\na,0,.1\n", referable_from=3)
 
 
 def test_a_shifted_set_without_grades_keeps_the_others(tmp_path):
-    text = (
-        "image_id,label,grade,prob,domain\na,0,0,.1,in_domain\nb,1,3,.6,in_domain\nc,1,,.7,shifted\nd,0,,.2,shifted\n"
-    )
+    text = "id,label,grade,prob,domain\na,0,0,.1,in_domain\nb,1,3,.6,in_domain\nc,1,,.7,shifted\nd,0,,.2,shifted\n"
     found = read(tmp_path, text)
     assert found.select(domain="in_domain").grade.tolist() == [0, 3]
     assert found.select(domain="shifted").grade is None
@@ -354,9 +349,7 @@ def test_usual_words_of_splits(tmp_path):
 
 
 def test_the_word_of_a_split_or_domain_that_is_not_known_is_named(tmp_path):
-    text = (
-        "id,label,prob,split,domain\na,0,.1,val,In-Domain\nb,1,.6,Test,in_domain\nc,1,.6,TRAIN,Shifted\nd,1,.6,dev,x\n"
-    )
+    text = "id,label,prob,split,domain\na,0,.1,val,In-Domain\nb,1,.6,Test,in_domain\nc,1,.6,TRAIN,Shifted\nd,1,.6,dev,x"
     message = refused(tmp_path, text.replace("TRAIN", "Test"))
     assert "row 4, column 'domain': is 'x'. Valid: in_domain, shifted." in message
     message = refused(tmp_path, text.replace(",x", ",shifted"))
@@ -433,28 +426,19 @@ def arguments(**columns):
 @pytest.mark.parametrize(
     ("name", "cells", "values"),
     [
-        ("label", ["True", "FALSE"], [1, 0]),
-        ("label", ["1", "0"], [1, 0]),
-        ("label", [True, False], [1, 0]),
-        ("label", [1, 0], [1, 0]),
-        ("grade", ["2", "n/a"], [2, np.nan]),
-        ("grade", [2, 0], [2, 0]),
-        ("prob", ["0.5", "1e-3"], [0.5, 0.001]),
-        ("prob", [0.25, 0.5], [0.25, 0.5]),
-        ("uncertainty", ["0.5", "1e-3"], [0.5, 0.001]),
-        ("patient_id", [7.0, 8.0], [7.0, 8.0]),
+        ("label", ["True", "FALSE"], [1, 0]), ("label", ["1", "0"], [1, 0]), ("label", [True, False], [1, 0]),
+        ("label", [1, 0], [1, 0]), ("grade", ["2", "n/a"], [2, np.nan]), ("grade", [2, 0], [2, 0]),
+        ("prob", ["0.5", "1e-3"], [0.5, 0.001]), ("prob", [0.25, 0.5], [0.25, 0.5]),
+        ("uncertainty", ["0.5", "1e-3"], [0.5, 0.001]), ("patient_id", [7.0, 8.0], [7.0, 8.0]),
         ("patient_id", [7, 8], ["7", "8"]),
     ],
-)
+)  # fmt: skip
 def test_a_column_is_read_alike_in_every_form_that_arrow_has_for_it(name, cells, values):
     plain = pa.array(cells)
     forms = [plain, plain.dictionary_encode()]
     if isinstance(cells[0], str):
-        forms += [
-            plain.cast(pa.large_string()),
-            plain.cast(pa.string_view()),
-            forms[0].cast(pa.large_string()).dictionary_encode(),
-        ]
+        large = plain.cast(pa.large_string())
+        forms += [large, plain.cast(pa.string_view()), large.dictionary_encode()]
     for form in forms:
         found = arguments(**{name: form} | ({"label": [1, 0]} if name == "grade" else {}))
         np.testing.assert_array_equal(found["probs" if name == "prob" else name], values)
@@ -502,7 +486,3 @@ def test_dictionaries_of_several_pieces_become_one_column():
 def test_what_to_write_instead_of_a_text(name, cell, hint):
     error = not_a_number(None, name, pa.array(["0.5", cell]))
     assert f"row 2, column '{name}': is '{cell}', not a number. {hint}" in str(error)
-
-
-def test_a_column_of_another_table_has_no_hint():
-    assert not_a_number(None, "drusen", pa.array(["x"])).hint is None

@@ -1,23 +1,11 @@
-"""The reporting checklist: answered where the file answers, left to the authors where it cannot."""
-
 import json
 
 import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.reports.clinic import (
-    AUTHORS,
-    answer_sets,
-    checklist,
-    clinic_json,
-    clinic_summary,
-    counts_table,
-    rates_table,
-    render,
-    ungradable_table,
-    write_clinic,
-)
+from retinabench.reports import clinic
+from retinabench.reports.clinic import answer_sets, checklist, counts_table, rates_table, render, ungradable_table
 from retinabench.reports.toolkit.pages import macros
 from support.reading_pages import printed, without_script
 from support.screened import screened
@@ -26,20 +14,14 @@ pytestmark = pytest.mark.usefixtures("legible")
 
 
 @pytest.fixture(scope="module")
-def rich():
-    return {
-        item["topic"]: item["answer"]
-        for item in checklist(rb.clinic(screened(60), "youden@validation", referral_rate=0.2))
-    }
-
-
-@pytest.fixture(scope="module")
 def plain():
     found = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
     return {item["topic"]: item["answer"] for item in checklist(rb.clinic(found))}
 
 
-def test_a_file_with_columns_answers_more(rich, plain):
+def test_a_file_with_columns_answers_more(plain):
+    report = rb.clinic(screened(60), "youden@validation", referral_rate=0.2)
+    rich = {item["topic"]: item["answer"] for item in checklist(report)}
     questions = {
         "Variability and fairness: subgroups": ("age, camera", "no further columns"),
         "Indeterminate or missing results": ("counted as positive", "no ungradable images"),
@@ -51,7 +33,7 @@ def test_a_file_with_columns_answers_more(rich, plain):
         assert all(word in rich[topic] for word in known.split(", ")), topic
         assert unknown in plain[topic], topic
     assert "shifted set" in rich["Data from another source"]
-    assert plain["Data from another source"] == AUTHORS
+    assert plain["Data from another source"] == clinic.AUTHORS
 
 
 def test_the_cross_tabulation_is_counted_by_hand(plain):
@@ -79,16 +61,13 @@ def cells(table):
     return {row.label: [cell.content for cell in row.cells] for block in table.blocks for row in block.rows}
 
 
-def test_sensitivity_and_specificity_of_the_model_alone(screening):
+def test_the_model_alone_is_counted_by_images_patients_and_cases(screening):
     report, answer = screening
     found = cells(rates_table(answer, report))["Model alone, per image"]
     assert [found[0].value, found[1].value] == pytest.approx([30 / 40, 144 / 160])
     assert found[2] == "not met"
     per_patient = cells(rates_table(answer, report))["Model alone, per patient (any eye)"]
     assert [per_patient[0].value, per_patient[1].value] == pytest.approx([15 / 20, 72 / 80])
-
-
-def test_images_patients_and_cases_are_counted(screening):
     assert cells(counts_table([screening[1]]))["In-domain"] == ["200", "100", "40 (20 %)", "40", "0"]
     plain = answer_sets(rb.clinic(rb.Predictions(["a", "b"], [0, 1], [0.2, 0.7])))
     assert cells(counts_table(plain))["In-domain"] == ["2", "not given", "1 (50 %)", "no grades", "0"]
@@ -151,7 +130,7 @@ def test_useful_thresholds_are_those_of_the_intervals(columns):
 @pytest.mark.parametrize("width", [80, 60])
 def test_nothing_is_cut(width):
     report = rb.clinic(screened(150, camera_drop=2.5), referral_rate=0.1)
-    shown = printed(clinic_summary(report), width)
+    shown = printed(clinic.clinic_summary(report), width)
     assert max(map(len, shown.splitlines())) <= width
     assert "…" not in shown.replace(" … ", "")
     for image in report["in_domain"].missed.images[:10]:
@@ -160,22 +139,16 @@ def test_nothing_is_cut(width):
     assert "prevalences, per image" in " ".join(shown.split())
 
 
-@pytest.fixture(scope="module")
-def report():
-    return rb.clinic(
-        screened(150, camera_drop=2.5), "sensitivity=.85@validation", referral_rate=0.2, referral_cost=0.01
-    )
-
-
-def test_the_page_stands_alone_and_leads_with_missed_disease(report, tmp_path):
-    path = write_clinic(report, tmp_path / "clinic")
+def test_the_page_stands_alone_and_leads_with_missed_disease(tmp_path):
+    people = screened(150, camera_drop=2.5)
+    report = rb.clinic(people, "sensitivity=.85@validation", referral_rate=0.2, referral_cost=0.01)
+    path = clinic.write_clinic(report, tmp_path / "clinic")
     page = path.read_text()
     assert "<script" not in without_script(page)
     assert "http:" not in without_script(page)
     assert "https:" not in page
-    places = [
-        page.index(text) for text in ("What is missed", "At which threshold", "What it costs", "For whom it fails")
-    ]
+    heads = "What is missed", "At which threshold", "What it costs", "For whom it fails"
+    places = [page.index(text) for text in heads]
     assert places == sorted(places)
     for image in report["in_domain"].missed.images:
         assert image.image_id in page
@@ -200,7 +173,7 @@ def test_what_the_file_holds_is_escaped():
 def test_tiny_files_have_a_page(label):
     report = rb.clinic(rb.Predictions(list("abcd"), label, [0.1, 0.9, 0.2, 0.4]), referral_rate=0.25)
     assert "These images cannot show it" in render(report) or "not shown" in render(report)
-    assert json.dumps(clinic_json(report), allow_nan=False)
+    assert json.dumps(clinic.clinic_json(report), allow_nan=False)
 
 
 def test_a_reader_who_misses_more_than_the_model_is_no_yes():

@@ -1,5 +1,3 @@
-"""The first lines, tables and page of a monitor."""
-
 import re
 
 import numpy as np
@@ -16,9 +14,8 @@ from support.reading_pages import printed, without_script
 pytestmark = pytest.mark.usefixtures("legible")
 
 
-PAGE_GOALS = FrozenRule(
-    "<b>own</b>", 0.2, goals=(Goal("selective_risk", 0.08), Goal("sensitivity", 0.8)), most_images=2
-)
+GOALS = Goal("selective_risk", 0.08), Goal("sensitivity", 0.8)
+PAGE_GOALS = FrozenRule("<b>own</b>", 0.2, goals=GOALS, most_images=2)
 
 
 @pytest.fixture(scope="module")

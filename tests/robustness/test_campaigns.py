@@ -13,13 +13,11 @@ import pytest
 from torture.trial import command, isolated
 
 EXAMINE, TRAIN, CHAINS = 11, 0, 12  # seeds of a quick verb, of a training, and of a damaged set of chains
-needs_compiler = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
-)
+lacking = sys.platform != "linux" or shutil.which("cc") is None
+needs_compiler = pytest.mark.skipif(lacking, reason="needs Linux and a C compiler")
 
 
 def torture(*words):
-    """Run the driver in a process of its own."""
     paths = os.pathsep.join([str(Path(__file__).parents[2] / "tools"), os.environ.get("PYTHONPATH", "")])
     command, env = [sys.executable, "-m", "torture", *map(str, words)], {**os.environ, "PYTHONPATH": paths}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -41,9 +39,8 @@ def test_a_command_that_prints_a_traceback_or_hangs_is_broken() -> None:
     python = [sys.executable, "-c"]
     assert command("raise OSError", program=python).broken == "traceback"
     assert command("import time; time.sleep(9)", program=python, seconds=0.2).broken == "longer than 0.2 s"
-    said = command(
-        "import sys; sys.exit(print('retinabench: error: a.csv: is empty.', file=sys.stderr) or 2)", program=python
-    )
+    code = "import sys; sys.exit(print('retinabench: error: a.csv: is empty.', file=sys.stderr) or 2)"
+    said = command(code, program=python)
     assert said.refused
 
 
@@ -61,13 +58,10 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("campaign", "seed", "trials"),
     [
-        ("kills", EXAMINE, 12),
-        ("disks", TRAIN, 24),
-        ("kills", TRAIN, 24),
-        ("bit_rot", TRAIN, 12),
+        ("kills", EXAMINE, 12), ("disks", TRAIN, 24), ("kills", TRAIN, 24), ("bit_rot", TRAIN, 12),
         ("bit_rot", CHAINS, 12),
     ],
-)
+)  # fmt: skip
 def test_nothing_breaks(campaign, seed, trials):
     assert f"| {trials} trials |" in torture("--only", campaign, "--seed", seed, "--trials", trials)
 

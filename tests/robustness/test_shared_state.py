@@ -7,6 +7,7 @@ import os
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -32,22 +33,17 @@ def drawn(seed=0, n=120, **more):
 def test_predictions_own_every_array():
     n = 40
     given = {
-        "image_id": np.array([f"i{k}" for k in range(n)]),
-        "label": np.arange(n) % 2,
-        "probs": np.linspace(0.1, 0.9, 2 * n).reshape(n, 2),
-        "patient_id": np.array([f"p{k // 2}" for k in range(n)]),
+        "image_id": np.array([f"i{k}" for k in range(n)]), "label": np.arange(n) % 2,
+        "probs": np.linspace(0.1, 0.9, 2 * n).reshape(n, 2), "patient_id": np.array([f"p{k // 2}" for k in range(n)]),
         "uncertainty": np.linspace(0, 1, n),
-    }
+    }  # fmt: skip
     subgroups = {"site": np.array(["A", "B"] * (n // 2)), "age": np.linspace(30, 80, n)}
     made = rb.Predictions(**given, subgroups=subgroups)
     before = rb.score(made, bootstrap=0).to_dict(), made.subgroups["site"].tolist(), made.subgroups["age"].tolist()
     for values in (*given.values(), *subgroups.values()):
         values[:] = values[::-1].copy()
-    assert (
-        rb.score(made, bootstrap=0).to_dict(),
-        made.subgroups["site"].tolist(),
-        made.subgroups["age"].tolist(),
-    ) == before
+    after = rb.score(made, bootstrap=0).to_dict(), *(made.subgroups[k].tolist() for k in ("site", "age"))
+    assert after == before
     for values in (made.probs, made.label, made.subgroups["site"], made.uncertainty):
         with pytest.raises(ValueError, match="read-only"):
             values[0] = values[1]
@@ -72,9 +68,7 @@ def test_a_loader_may_refill_its_batch():
 
 
 SMALL = drawn()
-SPLIT = rb.Predictions(
-    SMALL.image_id, SMALL.label, SMALL.prob, patient_id=SMALL.patient_id, split=["validation"] * 60 + ["test"] * 60
-)
+SPLIT = replace(SMALL, split=["validation"] * 60 + ["test"] * 60)
 
 
 def believed(images):
@@ -100,7 +94,6 @@ def of_torch(function, **options):
 
 
 def saved(predictions):
-    """Write predictions into a file of their own, and read it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "p.csv"
         rb.write_predictions(predictions, path)
@@ -192,9 +185,8 @@ def test_output_that_is_not_utf_8_is_written_all_the_same(tmp_path):
     import sys
 
     file = tmp_path / "p.csv"
-    file.write_text(
-        "image_id,label,prob\n" + "".join(f"é{k},{k % 2},{0.1 + 0.02 * k}\n" for k in range(40)), encoding="utf-8"
-    )
+    rows = "".join(f"é{k},{k % 2},{0.1 + 0.02 * k}\n" for k in range(40))
+    file.write_text(f"image_id,label,prob\n{rows}", encoding="utf-8")
     words = [
         sys.executable, "-m", "retinabench", "score", str(file), "--bootstrap", "0", "--referral-list",
         str(tmp_path / "list.csv"),

@@ -31,11 +31,9 @@ def write_cifar(folder, per_file=6):
 
 def write_reviews(folder):
     texts = {
-        "train/pos/0_9.txt": "Good, <br /><br />good film!",
-        "train/neg/0_2.txt": "A bad film. It's BAD",
-        "test/pos/1_8.txt": "unheard good " + "film " * 99,
-        "test/neg/1_1.txt": "bad",
-    }
+        "train/pos/0_9.txt": "Good, <br /><br />good film!", "train/neg/0_2.txt": "A bad film. It's BAD",
+        "test/pos/1_8.txt": "unheard good " + "film " * 99, "test/neg/1_1.txt": "bad",
+    }  # fmt: skip
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)

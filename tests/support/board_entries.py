@@ -23,22 +23,16 @@ tuned_on = "nothing"
 
 
 def noisy(signal: float, seed: int = 0, split: str = "test") -> Predictions:
-    """Return predictions that know the label up to noise."""
     truth = truth_of(NAME)
     rows = np.flatnonzero(truth.split == split)
     z = signal * (2.0 * truth.label[rows] - 1) + np.random.default_rng(seed).normal(size=len(rows))
     return Predictions(
-        truth.image_id[rows],
-        truth.label[rows],
-        1 / (1 + np.exp(-z)),
-        domain=truth.domain[rows],
-        split=truth.split[rows],
-        metadata={"method": "noise", "title": f"noise {signal:g}", "seed": seed},
-    )
+        truth.image_id[rows], truth.label[rows], 1 / (1 + np.exp(-z)), domain=truth.domain[rows],
+        split=truth.split[rows], metadata={"method": "noise", "title": f"noise {signal:g}", "seed": seed},
+    )  # fmt: skip
 
 
 def submission(folder: Path, *seeds: Predictions, name: str = "noise", title: str = "Noise") -> Path:
-    """Write a submission below `folder`; of one seed it is a deterministic method."""
     own = folder / name
     (own / NAME).mkdir(parents=True)
     text = CARD.format(name=name, title=title, deterministic=str(len(seeds) == 1).lower())

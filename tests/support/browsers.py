@@ -12,7 +12,6 @@ import pytest
 
 
 def chromium() -> Iterator[object]:
-    """Start a browser, or skip with a reason where there is none."""
     api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next((found for name in names if (found := shutil.which(name))), None)
@@ -62,9 +61,8 @@ def _violations(page: Any, contrast: bool) -> list[tuple[str, str, list[str]]]:
 
 
 def check_page(browser: Any, address: Path) -> None:
-    """Check a page with all parts open: it fits a phone, with readable figures, headings in order and no error of its script,
-    and axe finds no fault at the width of a phone and of a desktop.
-    """
+    """Check a page with all parts open: it fits a phone, with readable figures, headings in order and no error of its script, and
+    axe finds no fault at the width of a phone and of a desktop."""
     test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].removeprefix("tests/")
     name = re.sub(r"\W+", "-", f"{test}-{address.parent.name}-{address.stem}")
     page = browser.new_page(viewport={"width": 390, "height": 844})

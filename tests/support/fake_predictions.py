@@ -28,20 +28,17 @@ def population(n_in_domain: int = 1000, n_shifted: int = 600, seed: int = 0) -> 
         parts.append(
             {
                 "image_id": np.array([f"{domain}-{i:05d}" for i in range(n)]),
-                "patient_id": np.array([f"{domain}-p{p}" for p in patient]),
-                "domain": np.full(n, domain),
-                "grade": grade,
-                "label": (grade >= 2).astype(int),
+                "patient_id": np.array([f"{domain}-p{p}" for p in patient]), "domain": np.full(n, domain),
+                "grade": grade, "label": (grade >= 2).astype(int),
                 "hardness": rng.gamma(2.0, 0.5, n) * (1.9 if domain == "shifted" else 1.0),
             }
-        )
+        )  # fmt: skip
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 def predictions(
     method: str = "MAP", seed: int = 0, people: dict[str, np.ndarray] | None = None, **metadata: object
 ) -> Predictions:
-    """Predictions of one imagined method and seed."""
     people = population() if people is None else people
     samples, members, noise, knows, sharp = METHODS[method]
     shared = np.random.default_rng(99)  # what makes an image hard is hard for every method
@@ -53,11 +50,7 @@ def predictions(
     spread = noise * (0.4 + knows * hard)
     logits = sharp * (centre[:, None] + rng.normal(size=(n, samples)) * (spread[:, None] if samples > 1 else 0))
     return Predictions(
-        image_id=people["image_id"],
-        label=people["label"],
-        probs=1 / (1 + np.exp(-logits)),
-        grade=people["grade"],
-        patient_id=people["patient_id"],
-        domain=people["domain"],
+        image_id=people["image_id"], label=people["label"], probs=1 / (1 + np.exp(-logits)), grade=people["grade"],
+        patient_id=people["patient_id"], domain=people["domain"],
         metadata={"method": method, "seed": seed, "members": members, "config_hash": f"{seed:08x}", **metadata},
-    )
+    )  # fmt: skip

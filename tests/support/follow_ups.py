@@ -12,11 +12,8 @@ FIRST = np.datetime64("2026-01-01", "D")
 def follow_up(
     rng, patients, days=365, *, sure_errors=0.0, washed_out=1.0, change=10**6, unlabelled_from=10**6, name="f"
 ):
-    """Images in the order of time; see `Watched`.
-
-    sure_errors: share of wrong labels among confident images from the day `change` on. washed_out: factor of the logit then.
-    unlabelled_from: the day from which labels are missing.
-    """
+    """Images in the order of time; see `Watched`. sure_errors: share of wrong labels among confident images from the day `change`
+    on. washed_out: factor of the logit then. unlabelled_from: the day from which labels are missing."""
     day = np.repeat(np.sort(rng.integers(0, days, patients)), 2)
     n = 2 * patients
     x = np.repeat(rng.normal(-1.5, 1.8, patients), 2) + rng.normal(0, 0.6, n)
@@ -50,10 +47,6 @@ def certificate(threshold=0.2, goals=(("selective_risk", 0.08), ("sensitivity", 
 def predictions_of(images, split="test"):
     """The images as `rb.Predictions` with a column `date`."""
     return Predictions(
-        images.image_id,
-        images.label.astype(int),
-        images.prob,
-        patient_id=images.patient,
-        split=np.full(len(images), split),
-        subgroups={"date": images.day.astype(str)},
-    )
+        images.image_id, images.label.astype(int), images.prob, patient_id=images.patient,
+        split=np.full(len(images), split), subgroups={"date": images.day.astype(str)},
+    )  # fmt: skip

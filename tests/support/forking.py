@@ -13,7 +13,6 @@ THREADS = "ignore:This process .* is multi-threaded:DeprecationWarning"
 
 
 def fork(work):
-    """Begin `work` in a fork; return the number of its process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # as `THREADS`
         process = os.fork()
@@ -31,7 +30,6 @@ def fork(work):
 
 
 def forked(work):
-    """Do `work` in a fork; return its exit code, or minus the signal that ended it."""
     return ended(fork(work))
 
 

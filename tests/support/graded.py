@@ -10,11 +10,9 @@ CUTS = np.concatenate([[-np.inf], ndtri(np.cumsum(FREQUENCY)[:4]), [np.inf]])
 
 
 def graded_patients(patients, seed, noise=0.5, images=None, validation=0):
-    """Predictions of patients with two images each, or as many as `images` makes of their severity; the first ones are of the validation split.
-
-    Severity z is normal, of an image with correlation .8 between those of a patient; the grade is where it lies between `CUTS`. The model sees
-    z + noise, and gives the grades their true probabilities: it is calibrated.
-    """
+    """Predictions of patients with two images each, or as many as `images` makes of their severity; the first ones are of the
+    validation split. Severity z is normal, of an image with correlation .8 between those of a patient; the grade is where it lies
+    between `CUTS`. The model sees z + noise, and gives the grades their true probabilities: it is calibrated."""
     rng = np.random.default_rng(seed)
     severity = rng.normal(size=patients)
     count = np.full(patients, 2) if images is None else images(severity)

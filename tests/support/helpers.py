@@ -50,10 +50,8 @@ def make_retinas(folder: Path, records: Records, pictures: np.ndarray) -> Path:
 
 
 def short_chain(name):
-    """Settings of a method that samples by full-batch gradients: a tenth of the passes over the images, and of the samples.
-
-    The chains of MILE are so short then that it learns by all its samples alone.
-    """
+    """Settings of a method that samples by full-batch gradients: a tenth of the passes over the images, and of the samples. The
+    chains of MILE are so short then that it learns by all its samples alone."""
     if METHODS[name].Config.has_learning_rate:
         return []
     return ["method.gradients=100", *([] if name == "mile" else ["method.samples=10"])]

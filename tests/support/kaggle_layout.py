@@ -1,9 +1,7 @@
-"""Kaggle's files with the true number of labels by split and grade, and tiny drawn photographs.
-
-What is true of them: the counts by grade; 44,351 patients with a left and a right eye; Public and Private share no
-patient with each other or with the training images; of the 1,581 severe training images (grade 3 or 4) of 944
-patients, 307 have a fellow eye of grade 0 to 2. Which patient has which grades is drawn.
-"""
+"""Kaggle's files with the true number of labels by split and grade, and tiny drawn photographs. What is true of them: the counts by
+grade; 44,351 patients with a left and a right eye; Public and Private share no patient with each other or with the training images;
+of the 1,581 severe training images (grade 3 or 4) of 944 patients, 307 have a fellow eye of grade 0 to 2. Which patient has which
+grades is drawn."""
 
 import io
 import zipfile

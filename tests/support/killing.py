@@ -5,10 +5,8 @@ import signal
 
 
 def killing(how, target):
-    """Return an `os.replace`, in which every durable write ends, that kills the process at its `target`-th call.
-
-    It does so `before` the call, `after` it, or `torn`: before it, half-way through the temporary file.
-    """
+    """Return an `os.replace`, in which every durable write ends, that kills the process at its `target`-th call. It does so
+    `before` the call, `after` it, or `torn`: before it, half-way through the temporary file."""
     replace = os.replace
 
     def replaced(source, destination):

@@ -29,11 +29,8 @@ def legible() -> Iterator[None]:
         canvas = figure.bbox.padded(SLACK)
         outside = [text for text, box in boxes if not (canvas.contains(*box.min) and canvas.contains(*box.max))]
         assert not outside, f"texts leave the canvas: {outside}"
-        covered = [
-            (a, b)
-            for (a, one), (b, other) in combinations(boxes, 2)
-            if one.padded(-SLACK).overlaps(other.padded(-SLACK))
-        ]
+        inner = [(text, box.padded(-SLACK)) for text, box in boxes]
+        covered = [(a, b) for (a, one), (b, other) in combinations(inner, 2) if one.overlaps(other)]
         assert not covered, f"texts cover each other: {covered}"
 
     with pytest.MonkeyPatch.context() as patch:
@@ -57,14 +54,10 @@ def drawn_texts(figure: Figure) -> list[tuple[str, Bbox]]:
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             shown = axis._update_ticks() if axes.axison else []
-            hidden |= {
-                label
-                for tick in {*axis.get_major_ticks(), *axis.get_minor_ticks()} - {*shown}
-                for label in (tick.label1, tick.label2)
-            }
+            more = {*axis.get_major_ticks(), *axis.get_minor_ticks()} - {*shown}
+            hidden |= {label for tick in more for label in (tick.label1, tick.label2)}
             hidden |= set() if axes.axison else {axis.label}
-    texts = [
-        text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip() and text not in hidden
-    ]
+    shown = [text for text in figure.findobj(Text) if text.get_visible() and text not in hidden]
+    texts = [text for text in shown if text.get_text().strip()]
     boxes = [(text.get_text(), text.get_window_extent()) for text in texts]
     return [(text, box) for text, box in boxes if box.width > 2 * SLACK and box.height > 2 * SLACK]

@@ -71,11 +71,9 @@ def make_run(method: str, *words: str, batch_size: int = POINTS, epochs: int = 1
 
 
 def fitted(run, checkpoint: Checkpoint | None = None):
-    """Fit the run's method; return its posterior and the batches."""
     batches = ManySteps(**vars(point_batches(make_data(), run.optimizer.batch_size, run.seed, torch.device("cpu"))))
-    posterior = METHODS[run.method.name].fit(
-        LinearGaussian(), batches, run, checkpoint or Checkpoint(interval=1e9), Gaussian()
-    )
+    checkpoint = checkpoint or Checkpoint(interval=1e9)
+    posterior = METHODS[run.method.name].fit(LinearGaussian(), batches, run, checkpoint, Gaussian())
     return posterior, batches
 
 

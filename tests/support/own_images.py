@@ -6,10 +6,7 @@ from pathlib import Path
 from support.kaggle_layout import drawn
 
 
-def write_own(
-    root: Path, lines: Iterable[str], names: Iterable[str] = ("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/3.png")
-) -> Path:
-    """Write the images and `ours.csv`; return the folder."""
+def write_own(root: Path, lines: Iterable[str], names=("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/3.png")) -> Path:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(drawn(name, 3))
@@ -18,6 +15,5 @@ def write_own(
 
 
 def prepare_own(source: Path, out: Path) -> list[str]:
-    """Return the command line that prepares them."""
     options = ["--source", str(source), "--out", str(out), "--size", "16", "--workers", "1", "-q"]
     return ["prepare", "folder", *options]

@@ -18,7 +18,6 @@ class Eye(nn.Module):
         self.act, self.forget = nn.GELU(), nn.Dropout(0.1)
 
     def forward(self, picture):
-        """(B, 3, 16, 16) -> (B, outputs)."""
         x = self.act(self.weight(self.features(picture)))
         x = self.act(self.backbone["gate"](x.view(len(x), -1)))
         return self.answer(self.forget(x))
@@ -58,7 +57,6 @@ def double():
 
 
 def lazy():
-    """Return a network that does not know its sizes yet."""
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(1))
 
 
@@ -70,7 +68,6 @@ SAME = Pooled()
 
 
 def same():
-    """Return one network for all runs."""
     return SAME
 
 
@@ -91,5 +88,4 @@ class Doubled(nn.Module):
         self.linear = nn.Linear(3 * 16 * 16, 1)
 
     def forward(self, x):
-        """(B, 3, 16, 16) -> (B, 1)."""
         return torch.tanh(self.linear(x.flatten(1)).squeeze(1))[:, None]

@@ -1,5 +1,3 @@
-"""Predictions of several models on the same eyes of the same patients."""
-
 import numpy as np
 
 import retinabench as rb
@@ -18,11 +16,8 @@ def models(seed=0, patients=120, quality=(1.5, 1.0), domains=False):
         z = signal * (2 * y - 1) + noise + rng.normal(size=n)
         found.append(
             rb.Predictions(
-                [f"i{k}" for k in range(n)],
-                y,
-                1 / (1 + np.exp(-z)),
-                patient_id=patient,
+                [f"i{k}" for k in range(n)], y, 1 / (1 + np.exp(-z)), patient_id=patient,
                 domain=np.where(np.arange(n) < n // 2, "in_domain", "shifted") if domains else None,
             )
-        )
+        )  # fmt: skip
     return found

@@ -38,7 +38,6 @@ DIALECTS = {
 
 
 def read_bytes(folder, content, name="file"):
-    """Read a file of this content."""
     path = folder / name
     path.write_bytes(content)
     return rb.read_predictions(path)
@@ -58,7 +57,6 @@ def refused(folder, content, message):
 
 
 def parquet(metadata=None, **columns):
-    """Return a Parquet file of two images; a column of nulls is left out."""
     sink = io.BytesIO()
     table = pa.table({"image_id": ["a", "b"], "label": [0, 1], "prob": [0.25, 0.5], **columns})
     table = table.drop_columns([name for name in table.column_names if table[name].null_count == 2])
@@ -67,7 +65,6 @@ def parquet(metadata=None, **columns):
 
 
 def npz(**columns):
-    """Return an NPZ file of two images; a column that is None is left out."""
     sink = io.BytesIO()
     plain = {"image_id": np.array(["a", "b"]), "label": np.array([0, 1]), "prob": np.array([0.25, 0.5])}
     kept = {name: value for name, value in {**plain, **columns}.items() if value is not None}

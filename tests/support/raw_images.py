@@ -27,6 +27,5 @@ def raw_folder(folder, images=60, seed=0):
 
 
 def prepared_from(raw, folder):
-    """Prepare the folder of `raw_folder` as a user would."""
     prepare("folder", source=raw, out=folder, recipe=Recipe(SIZE))
     return folder

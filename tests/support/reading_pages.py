@@ -26,7 +26,6 @@ def round_image(image_id: str) -> np.ndarray | None:
 
 
 def printed(shown: object, width: int = 80) -> str:
-    """Return what a terminal without colours shows."""
     console = Console(width=width, file=io.StringIO(), color_system=None)
     console.print(shown)
     return console.file.getvalue()

@@ -6,18 +6,14 @@ import sys
 import pytest
 import torch
 
-OPERATORS = (
-    "nms(Tensor dets, Tensor scores, float iou) -> Tensor",
-    "qnms(Tensor dets, Tensor scores, float iou) -> Tensor",
-)
+SIGNATURE = "nms(Tensor dets, Tensor scores, float iou) -> Tensor"
+OPERATORS = (SIGNATURE, f"q{SIGNATURE}")
 _declared = []
 
 
 def real_timm():
-    """Return timm, or skip the test where it is not installed.
-
-    torchvision built for CUDA fails to import beside a PyTorch without it, since two operators are not declared.
-    """
+    """Return timm, or skip the test where it is not installed. torchvision built for CUDA fails to import beside a PyTorch without
+    it, since two operators are not declared."""
     try:
         importlib.import_module("torchvision")
     except ImportError:

@@ -7,9 +7,7 @@ from retinabench.metrics.weighted_images import Cases, Weighted
 
 def weighted_and_repeated(seed=0, n=40, rows=4):
     """Return images with rows of whole-number weights, and for each row (label, prob, uncertainty, shifted) with images repeated.
-
-    Probabilities and uncertainties have ties.
-    """
+    Probabilities and uncertainties have ties."""
     rng = np.random.default_rng(seed)
     label, prob = rng.integers(0, 2, n), rng.integers(1, 10, n) / 10
     uncertainty, shifted = rng.integers(0, 8, n) / 8, rng.random(n) < 0.4

@@ -6,7 +6,6 @@ T, K, N, C = 150, 4, 40, 5
 
 
 def predictions(seed=0, transitions=T):
-    """Independent class probabilities of a posterior, (T, K, N, C)."""
     random = np.random.default_rng(seed)
     logits = random.normal(size=(transitions, K, N, C)) + 2 * np.random.default_rng(99).normal(size=(N, C))
     exp = np.exp(logits)

@@ -6,10 +6,8 @@ import retinabench as rb
 
 
 def screened(n=300, seed=0, *, camera_drop=0.0, signal=4.0, columns=True):
-    """In-domain test and validation images and shifted test images of n patients each; columns only where asked for.
-
-    `camera_drop` lowers the logits of diseased eyes on camera B.
-    """
+    """In-domain test and validation images and shifted test images of n patients each; columns only where asked for. `camera_drop`
+    lowers the logits of diseased eyes on camera B."""
     rng = np.random.default_rng(seed)
     blocks = [("in_domain", "test", 0.0), ("in_domain", "validation", 0.0), ("shifted", "test", -0.5)]
     parts = []
@@ -42,10 +40,8 @@ def two_domains(n=300, **changes):
 
 
 def drawn(signal=2.0, *, shift=0.0, scale=1.0, turned=1, uncertainty=None, n=1000, seed=0, **columns):
-    """A model whose log odds are right up to shift and scale, at a prevalence of .2; AUROC is about .92 at signal 2.
-
-    `uncertainty` makes the model's own from probabilities and labels.
-    """
+    """A model whose log odds are right up to shift and scale, at a prevalence of .2; AUROC is about .92 at signal 2. `uncertainty`
+    makes the model's own from probabilities and labels."""
     rng = np.random.default_rng(seed)
     label = (rng.random(n) < 0.2).astype(int)
     right = signal * (rng.normal(size=n) + signal * label) - signal**2 / 2 + np.log(0.25)

@@ -20,10 +20,8 @@ from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
 from support.helpers import TINY
 
-SPACE = {
-    "optimizer": {"lr": {"low": 0.001, "high": 1.0, "scale": "log"}},
-    "method": {"rate": {"low": 0.0, "high": 0.5}},
-}
+LR = {"low": 0.001, "high": 1.0, "scale": "log"}
+SPACE = {"optimizer": {"lr": LR}, "method": {"rate": {"low": 0.0, "high": 0.5}}}
 
 
 class Serial:
@@ -40,7 +38,6 @@ class Serial:
 
 
 def train(job: Job) -> Outcome:
-    """Really train a run."""
     began = time.perf_counter()
     try:
         folder = execute(job.run, job.out, Resources("cpu"))
@@ -50,10 +47,8 @@ def train(job: Job) -> Outcome:
 
 
 def pretend(job: Job) -> Outcome:
-    """Write in milliseconds what a run would: answers that are best at a learning rate of 0.03, and diverge above 0.3.
-
-    More epochs make them a little better.
-    """
+    """Write in milliseconds what a run would: answers that are best at a learning rate of 0.03, and diverge above 0.3. More epochs
+    make them a little better."""
     lr = job.run.optimizer.lr
     if lr > 0.3:
         return Outcome(job, "diverged", None, 0.5, 1, "the loss term 'cross_entropy' is not finite at step 3")
@@ -79,7 +74,6 @@ def small_space() -> Space:
 
 
 def again(data, out, engine=None, trials=8, **options):
-    """Search once more; return the ranking and the engine."""
     engine = engine or Serial(pretend)
     base = options.pop("base", None) or base_run(data)
     space = options.pop("space", None) or small_space()

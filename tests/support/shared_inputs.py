@@ -35,12 +35,9 @@ def images(draw, most=30):
     p = rng.integers(0, 9, n) / 8 if draw(st.booleans()) else rng.random(n)
     kind = draw(st.sampled_from(["entropy", "coarse entropy", "free", "few", "constant"]))
     u = {
-        "entropy": -np.abs(p - 0.5),
-        "coarse entropy": -np.round(np.abs(p - 0.5), 1),
-        "free": rng.random(n),
-        "few": rng.integers(0, 4, n).astype(float),
-        "constant": np.zeros(n),
-    }[kind]
+        "entropy": -np.abs(p - 0.5), "coarse entropy": -np.round(np.abs(p - 0.5), 1), "free": rng.random(n),
+        "few": rng.integers(0, 4, n).astype(float), "constant": np.zeros(n),
+    }[kind]  # fmt: skip
     w = {"unit": np.ones(n), "whole": rng.integers(0, 4, n).astype(float), "any": rng.random(n) * 3}[
         draw(st.sampled_from(["unit", "whole", "any"]))
     ]
@@ -54,3 +51,17 @@ def big(n, seed=0):
     y = (rng.random(n) < 0.19).astype(int)
     p = 1 / (1 + np.exp(-rng.normal(2 * y - 2, 1.5)))
     return y, p, rng
+
+
+def most_uncertain(data, share):
+    """The golden file refers the last of a stable sort by entropy."""
+    sent = np.zeros(400, bool)
+    sent[np.argsort(data["entropy_nats"], kind="stable")[round(400 * share) :]] = True
+    return sent
+
+
+CONTRACT = [
+    "accuracy", "auroc", "auprc", "nll", "brier", "ece_top_label", "ece_positive_class", "sensitivity", "specificity",
+    "referral_accuracy_area", "referral_nll_area", "referral_auroc_area", "referral_auprc_area", "rc_index", "aurc",
+    "e_aurc", "augrc", "failure_auroc", "prr",
+]  # fmt: skip

@@ -19,21 +19,13 @@ def tiny(root: Path, data: Path, **changes: object) -> dict[str, object]:
     space.write_text(SPACE)
     method = {"space": str(space)}
     return {
-        "title": "Tiny",
-        "tasks": {"country_shift": {"data": str(data)}},
-        "base": TINY,
+        "title": "Tiny", "tasks": {"country_shift": {"data": str(data)}}, "base": TINY,
         "methods": {"map": method, "dropout": {**method, "run": {"method": {"name": "dropout", "samples": 2}}}},
-        "criteria": BOTH,
-        "trials": 2,
-        "seeds": 2,
-        "ensemble": 2,
-        "bootstrap": 20,
-        **changes,
-    }
+        "criteria": BOTH, "trials": 2, "seeds": 2, "ensemble": 2, "bootstrap": 20, **changes,
+    }  # fmt: skip
 
 
 def study(root: Path, data: Path, **changes: object) -> Study:
-    """The same as a `Study`."""
     return Study(**tiny(root, data, **changes))
 
 
@@ -45,7 +37,6 @@ class Serial:
     broken: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def compute(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """Yield the outcome of every job."""
         for job in jobs:
             self.computed.append(job)
             state = self.broken.get((job.run.method.name, job.run.seed))
@@ -67,7 +58,6 @@ config = "demo/map"
 
 
 def written(tmp_path, text):
-    """Write the text of a study into a file, and return its path."""
     file = tmp_path / "study.toml"
     file.write_text(text)
     return file

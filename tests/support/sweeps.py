@@ -16,7 +16,6 @@ PROCESS = re.compile(r"process (\d+)")
 
 
 def small(prepared: Path, *words: str) -> Run:
-    """A perceptron on `helpers.make_prepared`."""
     settings = ("model.name=mlp", "model.width=8", "optimizer.epochs=2", "optimizer.batch_size=16")
     return load_run(None, [*settings, *words], data=str(prepared))
 

@@ -17,7 +17,6 @@ CPU = torch.device("cpu")
 
 
 def trained(prepared, *words, penalty=None):
-    """Train MAP; return its history and its weights."""
     run = load_run(None, [*LENET, *words], data=prepared)
     batches = make_batches(run, load_task(run.data, run.task), CPU)
     posterior = map_method.build(build_model(run.model, run.seed), run, Bernoulli())
@@ -32,5 +31,4 @@ def trained(prepared, *words, penalty=None):
 
 
 def ridge(model, step):
-    """A penalty that pulls all weights to 0."""
     return 1e-3 * sum(p.square().sum() for p in model.parameters())

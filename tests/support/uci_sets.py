@@ -1,5 +1,3 @@
-"""A made regression set in the folder layout of the UCI sets."""
-
 import numpy as np
 
 

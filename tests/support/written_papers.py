@@ -13,12 +13,9 @@ from retinabench.reports.papers.measurements import Collection, collect
 from support.fake_predictions import METHODS, population, predictions
 
 TITLES = {
-    "MAP": "MAP",
-    "deep ensemble of 3": "ensemble of 3 MAP",
-    "MC dropout": "MC dropout",
-    "MC dropout ensemble of 3": "ensemble of 3 MC dropout",
-    "variational": "MFVI",
-}
+    "MAP": "MAP", "deep ensemble of 3": "ensemble of 3 MAP", "MC dropout": "MC dropout",
+    "MC dropout ensemble of 3": "ensemble of 3 MC dropout", "variational": "MFVI",
+}  # fmt: skip
 KEYS = ("method", "set", "score")
 
 
@@ -29,7 +26,6 @@ def run(method: str, seed: int, people: dict[str, np.ndarray], **metadata: objec
 
 
 def write_runs(folder: Path, runs: list[Predictions]) -> list[Path]:
-    """Write runs as Parquet; return the files."""
     files = []
     for k, one in enumerate(runs):
         files.append(folder / f"{k:03d}.parquet")
@@ -47,7 +43,6 @@ def severity_people(n_in_domain: int, n_shifted: int) -> dict[str, np.ndarray]:
 
 
 def gathered(folder: Path, runs: list[Predictions], rules: str = "corrected") -> Collection:
-    """Write runs and measure them, without bootstrap."""
     return collect(write_runs(folder, runs), None, rules, 0, 0, 1, QUIET)
 
 
@@ -60,15 +55,12 @@ class Written:
     lacking: list[str]
 
     def text(self, name: str, ending: str = ".md") -> str:
-        """A table as it was written."""
         return (self.folder / "tables" / f"{name}{ending}").read_text()
 
     def names(self, ending: str) -> set[str]:
-        """The stems of the files of a kind."""
         return {file.stem for file in self.files if file.suffix == ending}
 
     def rows(self, name: str) -> list[dict[str, str]]:
-        """The rows of a table's CSV."""
         with open(self.folder / "tables" / f"{name}.csv", newline="") as handle:
             return list(csv.DictReader(handle))
 

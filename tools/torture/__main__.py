@@ -5,8 +5,6 @@ python -m torture --only kills --seed 3     # repeat one batch, and print each o
 python -m torture --every-operation         # kill each verb at each operation on its files; takes hours
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -40,7 +38,6 @@ class Batch:
 def run_batch(
     name: str, seed: int, log: OutcomeLog, scratch: Path, *, show: bool = False, most: int | None = None
 ) -> None:
-    """Run one batch of a campaign in this process and log it."""
     module, start, trials = load(name), time.monotonic(), 0
     for outcome in islice(module.campaign(seed, scratch), most):
         log.outcome(name, seed, module.UNIT, outcome)
@@ -63,7 +60,6 @@ def start_batch(name: str, seed: int, log: Path) -> Batch:
 
 
 def stop(batch: Batch) -> None:
-    """End a batch's processes and delete its folder."""
     end_group(batch.process.pid)
     batch.process.wait()
     shutil.rmtree(batch.folder, ignore_errors=True)
@@ -86,7 +82,6 @@ def next_batch(names: list[str], log: OutcomeLog, running: list[Batch]) -> tuple
 
 
 def run_all(names: list[str], log: OutcomeLog, minutes: float, jobs: int) -> None:
-    """Run batches, `jobs` at once, until the log holds `minutes` of work."""
     before = sum(line["elapsed"] for line in log.lines() if "elapsed" in line)
     running: list[Batch] = []
     last = time.monotonic()
@@ -122,7 +117,6 @@ def _close(batch: Batch, log: OutcomeLog) -> None:
 
 
 def main() -> int:
-    """Run, print the table and the failures; return 1 where there are any."""
     parser = argparse.ArgumentParser(prog="torture", description="Try to break retinabench, and count.")
     parser.add_argument("--minutes", type=float, default=60, help="time to spend, with that of earlier runs in the log")
     parser.add_argument("--log", type=Path, default=Path("build/torture/outcomes.jsonl"), help="log to continue")

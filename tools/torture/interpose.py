@@ -3,8 +3,6 @@
 Children that this process forks or starts share the plan, and count their operations together.
 """
 
-from __future__ import annotations
-
 import atexit
 import mmap
 import os
@@ -48,7 +46,6 @@ class Plan:
 
     @property
     def done(self) -> int:
-        """Operations counted so far."""
         return int(struct.unpack("q", self._map[:8])[0])
 
 

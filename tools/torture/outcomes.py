@@ -1,7 +1,5 @@
 """What campaigns yield, where they are found, and the log of outcomes, from which a run continues and the table is counted."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import pkgutil
@@ -50,12 +48,10 @@ class Campaign(Protocol):
 
 
 def campaign_names() -> list[str]:
-    """The names of all campaigns."""
     return sorted(found.name for found in pkgutil.iter_modules(campaigns.__path__))
 
 
 def load(name: str) -> Campaign:
-    """Import one campaign."""
     module: Campaign = importlib.import_module(f"torture.campaigns.{name}")
     return module
 
@@ -73,7 +69,6 @@ class OutcomeLog:
             file.write(json.dumps(line).encode() + b"\n")
 
     def outcome(self, name: str, seed: int, unit: str, outcome: Outcome) -> None:
-        """Log one trial of a batch."""
         self.append({"name": name, "seed": seed, "unit": unit, **asdict(outcome)})
 
     def ended(self, name: str, seed: int, seconds: float, trials: int) -> None:
@@ -90,7 +85,6 @@ class OutcomeLog:
                     continue
 
     def batches(self) -> dict[str, list[dict[str, Any]]]:
-        """The ended batches of each campaign."""
         found: dict[str, list[dict[str, Any]]] = {}
         for line in self.lines():
             if line.get("ended"):
@@ -104,7 +98,6 @@ class OutcomeLog:
 
 
 def table(log: OutcomeLog) -> str:
-    """Return the Markdown table of counts: a row per campaign, a column per verdict."""
     units: dict[str, str] = {}
     counts: dict[str, Counter[str]] = {}
     for trial in log.trials():
@@ -120,11 +113,8 @@ def table(log: OutcomeLog) -> str:
 
 
 def failures(log: OutcomeLog, limit: int = 40) -> list[str]:
-    """Return one line for each failure, at most `limit`."""
-    lines = [
-        f"{trial['campaign']} (batch {trial['name']} {trial['seed']}): {trial['case']}: {trial['detail'][:300]}"
-        for trial in log.trials()
-        if trial["verdict"] == Verdict.FAILED
-    ]
+    failed = [one for one in log.trials() if one["verdict"] == Verdict.FAILED]
+    about = [f"{one['campaign']} (batch {one['name']} {one['seed']}): {one['case']}" for one in failed]
+    lines = [f"{what}: {one['detail'][:300]}" for what, one in zip(about, failed, strict=True)]
     more = [f"and {len(lines) - limit} more"] if len(lines) > limit else []
     return [*lines[:limit], *more]

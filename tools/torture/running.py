@@ -4,8 +4,6 @@ Their workers are forked as well, not spawned, their figures are blank, and boar
 ranking fifty methods would take most of the time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import multiprocessing
@@ -42,7 +40,6 @@ class Running:
     status: int | None = None
 
     def ended(self) -> bool:
-        """Whether the process has ended."""
         if self.status is None:
             found, status = os.waitpid(self.process, os.WNOHANG)
             self.status = status if found else None
@@ -91,7 +88,6 @@ def start(
     first: Callable[[], object] = int,
     modules: Path | None = None,
 ) -> Running:
-    """Start a `retinabench` command in a forked child."""
     sys.stdout.flush()
     output.write_bytes(b"")
     began, process = time.monotonic(), os.fork()
@@ -132,13 +128,11 @@ def _two_baselines(name: str) -> tuple[Submission, ...]:
 
 
 def save_blank(figure: Figure, file: Any, *, format: str, **_: object) -> None:
-    """Write a blank figure to a file that is open for text or bytes."""
     blank = '<svg viewBox="0 0 1 1"><g></g></svg>'
     file.write(blank if isinstance(file, io.TextIOBase) else blank.encode() if format == "svg" else b"blank")
 
 
 def session(number: int) -> list[int]:
-    """Return the running processes of a session."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, IndexError, ValueError):

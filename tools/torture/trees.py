@@ -1,7 +1,5 @@
 """Undisturbed runs of a verb, and how the folder of a disturbed one differs from theirs."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import importlib
@@ -21,12 +19,8 @@ from torture.interpose import Plan
 from torture.running import Running, start
 from torture.verbs import Verb, make_inputs
 
-VOLATILE = (
-    "seconds",
-    "attempts",
-    "time",
-    "checksum",
-)  # a killed worker is started again, a line is sealed with its time
+# a killed worker is started again, a line is sealed with its time
+VOLATILE = ("seconds", "attempts", "time", "checksum")
 LOCKS = (".lock", ".lock.json")
 LOGS = ("logs", "results")  # they state when and how often something was started; names of run folders are random
 
@@ -43,7 +37,6 @@ class Undisturbed:
     given: str = ""
 
     def start(self, folder: Path, number: int = 0, first: Callable[[], object] = int) -> Running:
-        """Start the command in a folder."""
         return start(self.arguments, folder, self.scratch / f"output-{number}", first)
 
 
@@ -90,7 +83,6 @@ def fresh(base: Undisturbed) -> Path:
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """Return the files of a tree, without locks and logs."""
     found = {}
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out)
@@ -144,7 +136,6 @@ READERS: dict[str, Callable[[bytes], object]] = {
 
 
 def damage_in(out: Path) -> str:
-    """Say which file is not whole after a kill; "" where all are."""
     for found in verify(out):
         if found.state in ("damaged", "missing"):
             return f"{found.path.relative_to(out)} is {found.state}"
@@ -170,7 +161,6 @@ def wrong_after(verb: Verb, base: Undisturbed, folder: Path) -> str:
 
 
 def difference(expected: Mapping[str, bytes | None], found: Mapping[str, bytes]) -> str:
-    """Say what differs between two trees; "" if nothing does."""
     if missing := sorted(set(expected) - set(found)):
         return f"missing: {', '.join(missing[:3])}"
     if more := sorted(set(found) - set(expected)):

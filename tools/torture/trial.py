@@ -1,7 +1,5 @@
 """One trial in a process of its own, with limits of time and memory."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
@@ -35,12 +33,10 @@ class Ended:
 
     @property
     def lines(self) -> list[str]:
-        """The lines of errors that a command printed."""
         return [line for line in self.error.splitlines() if line.startswith("retinabench: error: ")]
 
     @property
     def problem(self) -> str:
-        """What kept a command from its end; "" for nothing."""
         return f"{self.broken or self.code}: {self.error[-600:]}" if self.code or self.broken else ""
 
     @property
@@ -129,7 +125,6 @@ def _call(function: Callable[[Any], Any], items: Sequence[Any], sender: Connecti
 def command(
     *arguments: str | Path, seconds: float = SECONDS, program: Sequence[str] = RETINABENCH, **options: Any
 ) -> Ended:
-    """Run a `retinabench` command in a process group of its own."""
     start, broken = time.monotonic(), ""
     options |= dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     options |= {"stdin": subprocess.DEVNULL, "text": True, "errors": "replace", "start_new_session": True}
@@ -149,7 +144,6 @@ def command(
 
 
 def end_group(group: int) -> None:
-    """Kill what is left of a process group that this process started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 

@@ -1,7 +1,5 @@
 """The commands that are killed and disturbed: every verb that writes, on inputs of seconds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -46,7 +44,6 @@ class Verb:
     given: str = ""
 
     def arguments(self, inputs: Path) -> list[str]:
-        """Return the words for inputs in a folder."""
         run = next((str(path) for path in sorted((inputs / "runs").glob("*/")) if path.is_dir()), "")
         return [word.format(i=inputs, run=run) for word in self.words.split()]
 
@@ -81,7 +78,6 @@ VERBS = (
 
 
 def make_inputs(folder: Path, needs: Collection[str]) -> None:
-    """Make what commands read: tables of predictions, answers and a submission; a study; data and a finished run."""
     folder.mkdir(parents=True)
     for name, seed in (("data", "0"), ("other", "1")):
         if name in needs:
@@ -105,9 +101,8 @@ def make_inputs(folder: Path, needs: Collection[str]) -> None:
     (folder / "v.csv").write_text("image_id,label,prob,split,site\n" + table)
     zones = {"negative": {"threshold": 0.2}, "positive": {"threshold": 0.8}}
     reference = {"prob": sorted(probs.tolist())}
-    (folder / "zones.json").write_text(
-        json.dumps({"schema": "retinabench.triage/1", "zones": zones, "reference": reference})
-    )
+    content = {"schema": "retinabench.triage/1", "zones": zones, "reference": reference}
+    (folder / "zones.json").write_text(json.dumps(content))
     target = TARGETS.find("fundus-small")
     shape = (len(load(target).test), target.outputs)
     np.savetxt(folder / "submission.csv", rng.dirichlet(np.ones(shape[1]), shape[0]), delimiter=",")

@@ -94,9 +94,8 @@ def test_a_killed_preparation_continues_to_the_same_bytes(tmp_path, monkeypatch)
             raise KeyboardInterrupt
         return np.full((size, size, 3), row, np.uint8)
 
-    killed = ConceptImages(
-        *[getattr(numbered(10), f) for f in ("sample_id", "concepts", "truth", "patient_id")], stopping
-    )
+    columns = [getattr(numbered(10), f) for f in ("sample_id", "concepts", "truth", "patient_id")]
+    killed = ConceptImages(*columns, stopping)
     with pytest.raises(KeyboardInterrupt):
         prepare_samples(killed, tmp_path / "b", size=16, source={})
     again = prepare_samples(killed, tmp_path / "b", size=16, source={})

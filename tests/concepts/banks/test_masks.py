@@ -1,5 +1,3 @@
-"""Definitions of banks, their names among the files of a source, and masks."""
-
 import json
 
 import numpy as np

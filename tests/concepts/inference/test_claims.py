@@ -42,9 +42,7 @@ def order_probability(total, right, asked, of):
     ("k", "n", "of"), [(0, 0, 7), (3, 5, 20), (0, 9, 30), (28, 30, 41), (40, 40, 41), (17, 20, 20)]
 )
 def test_the_bank_by_trying_every_number(k, n, of):
-    mixture = sum(
-        stats.betabinom.pmf(total, of, 0.5, 0.5) * order_probability(total, k, n, of) for total in range(of + 1)
-    )
+    mixture = sum(stats.betabinom.pmf(K, of, 0.5, 0.5) * order_probability(K, k, n, of) for K in range(of + 1))
     assert math.log(mixture) == pytest.approx(log_mixture(k, n), abs=1e-8)
     held = [total for total in range(of + 1) if order_probability(total, k, n, of) > 0.05 * mixture]
     assert held == list(range(held[0], held[-1] + 1))
@@ -81,10 +79,8 @@ def test_the_exact_coverage_with_a_look_after_every_answer():
     assert max(missed) > 0.015
     new = [[new_sequence(k, n, alpha) for k in range(n + 1)] for n in range(of + 1)]
     rates = (0.02, 0.1, 0.3, 0.5, 0.85, 0.95)
-    missed = [
-        missed_ever([[low <= p <= high for low, high in row] for row in new], of, lambda asked, right, p=p: p)
-        for p in rates
-    ]
+    held = [[[low <= p <= high for low, high in row] for row in new] for p in rates]
+    missed = [missed_ever(ends, of, lambda *_, p=p: p) for ends, p in zip(held, rates, strict=True)]
     assert max(missed) <= alpha
     assert max(missed) > 0.01
 
@@ -254,15 +250,12 @@ def test_errors_where_the_mixture_is_thinned(K, monkeypatch):
     assert simulated_errors(300, 0.85, K, 100, seed=K) <= 0.05 + 2 * 0.022
 
 
-def test_what_is_certain_needs_no_question():
+def test_what_is_certain_needs_no_question_and_a_share_means_what_it_says():
     assert claim(20, 0.0).decided == "holds"
     assert claim(20, 1.0, at_least=False).decided == "holds"
     assert claim(20, 1.0).decided == "undecided"
     assert tell(claim(20, 1.0), [1, 0])[-1] == "fails"  # one wrong answer refutes "all are right"
     assert tell(claim(3, 1.0), [1, 1, 1])[-1] == "holds"
-
-
-def test_a_share_means_what_it_says():
     one = claim(20, 0.85)  # 17 of 20, though 0.85 * 20 is 17.000000000000004 or 16.99… in floats
     assert tell(one, [1] * 17)[-1] == "holds"
     assert tell(claim(20, 0.85, confidence=0.9999999), [1] * 17)[-1] == "holds"
@@ -314,12 +307,8 @@ def test_strategies_that_select_samples_decide_no_claim(strategy):
 
 def test_the_claims_strategy_asks_what_the_claim_is_about():
     bank = make_bank(samples=400)
-    found = examine(
-        bank,
-        make_answers(bank),
-        strategy="claims",
-        claim=["sensitivity of haemorrhage >= 0.2", "specificity of hard exudate <= 0.3"],
-    ).to_dict()
+    stated = ["sensitivity of haemorrhage >= 0.2", "specificity of hard exudate <= 0.3"]
+    found = examine(bank, make_answers(bank), strategy="claims", claim=stated).to_dict()
     assert found["stopped"] == "claims"
     first, second = found["claims"]
     assert (first["decided"], second["decided"]) == ("holds", "fails")

@@ -30,11 +30,9 @@ def test_without_a_patient_of_two_samples_all_count():
 
 
 def test_the_interval_holds_where_the_samples_of_a_patient_are_alike():
-    """500 banks of 40 patients with 1 to 8 samples, all right or all wrong; patients with many samples are worse.
-
-    The interval at the worst number of answers: at most 5 % of 500 may miss, 25 (standard deviation 4.9). Counted as
-    independent, the samples miss far more often.
-    """
+    """500 banks of 40 patients with 1 to 8 samples, all right or all wrong; patients with many samples are worse. The interval at
+    the worst number of answers: at most 5 % of 500 may miss, 25 (standard deviation 4.9). Counted as independent, the samples miss
+    far more often."""
     missed, naive = 0, 0
     for number in range(500):
         random = np.random.default_rng([21, number])
@@ -101,20 +99,16 @@ def test_a_bank_asked_completely_is_known():
 
 
 STOPPING = {
-    "a number": {"questions": 120},
-    "tolerance": {"tolerance": 1.1},
-    "patience": {"patience": 12},
+    "a number": {"questions": 120}, "tolerance": {"tolerance": 1.1}, "patience": {"patience": 12},
     "claims": {"claim": ["sensitivity of a >= 0.7", "specificity of b >= 0.9"]},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("strategy", ["random", "uncertainty", "precision", "claims", "uncertainty+unpredictability"])
 def test_intervals_hold_after_questions_that_the_answers_chose_and_ended(strategy):
-    """Per strategy 60 examinations by four stopping rules of a bank and of the population that it was drawn from.
-
-    The same hard images are hard for all concepts, so that other cells foretell a cell. Of 360 intervals at most 5 % may miss:
-    18, standard deviation 4.1; and of 60 examinations at most 3 (1.7) one of the simultaneous ones.
-    """
+    """Per strategy 60 examinations by four stopping rules of a bank and of the population that it was drawn from. The same hard
+    images are hard for all concepts, so that other cells foretell a cell. Of 360 intervals at most 5 % may miss: 18, standard
+    deviation 4.1; and of 60 examinations at most 3 (1.7) one of the simultaneous ones."""
     missed_bank, missed_new, missed_any, rates = 0, 0, 0, np.array([[0.6, 0.75, 0.9], [0.95, 0.8, 0.7]])
     for number in range(60):
         random = np.random.default_rng([11, number])

@@ -9,19 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from retinabench.concepts.banks.bank import Bank
-from retinabench.concepts.inference.unpredictability import (
-    CENTRES,
-    GRID,
-    LENGTH,
-    NOISE,
-    SIGNAL,
-    Performance,
-    Unpredictable,
-    bin_of,
-    outcomes,
-    posterior,
-    ranking,
-)
+from retinabench.concepts.inference import unpredictability
+from retinabench.concepts.inference.unpredictability import GRID, SIGNAL, Performance, Unpredictable, bin_of, ranking
 from retinabench.metrics.intervals import auroc_error
 
 
@@ -52,7 +41,7 @@ def test_golden_floors(shared):
     for name, places in occupied.items():
         counts = np.zeros(100, np.int64)
         counts[places] = 3
-        model = posterior(counts)
+        model = unpredictability.posterior(counts)
         assert model.uncertainty("variance") == pytest.approx(floors["variance_as_printed"][name], abs=1e-10)
         assert model.uncertainty("std") == pytest.approx(floors["std_as_described"][name], abs=1e-10)
 
@@ -66,16 +55,16 @@ def test_the_quarter_of_a_bin_is_the_outcome(truth, prob):
 def test_outcomes_are_sums_of_bins():
     bins = np.random.default_rng(0).integers(0, 9, 100)
     sums = [int(bins[k : k + 25].sum()) for k in (0, 25, 50, 75)]
-    assert outcomes(bins) == dict(zip(("tn", "fp", "fn", "tp"), sums, strict=True))
+    assert unpredictability.outcomes(bins) == dict(zip(("tn", "fp", "fn", "tp"), sums, strict=True))
 
 
 def refitted(counts):
     """Mean and standard deviation on the grid, by scikit-learn."""
     process = pytest.importorskip("sklearn.gaussian_process")
     places = np.flatnonzero(counts)
-    shape = process.kernels.ConstantKernel(SIGNAL, "fixed") * process.kernels.RBF(LENGTH, "fixed")
-    model = process.GaussianProcessRegressor(shape, alpha=NOISE, optimizer=None)
-    model.fit(CENTRES[places, None], counts[places])
+    shape = process.kernels.ConstantKernel(SIGNAL, "fixed") * process.kernels.RBF(unpredictability.LENGTH, "fixed")
+    model = process.GaussianProcessRegressor(shape, alpha=unpredictability.NOISE, optimizer=None)
+    model.fit(unpredictability.CENTRES[places, None], counts[places])
     return model.predict(GRID[:, None], return_std=True)
 
 

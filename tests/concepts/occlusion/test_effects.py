@@ -33,15 +33,12 @@ def test_a_part_is_filled_like_its_surroundings():
     assert 2 < filled[mask].std(axis=0).mean() < 8  # texture, not a smooth patch
 
 
-def test_pixels_that_may_not_be_looked_at_are_not():
+def test_pixels_that_may_not_be_looked_at_are_not_and_nothing_to_fill_changes_nothing():
     image, mask = textured(), block()
     around = block(row=22, column=24, size=20)
     image[around] = 255
     filled = fill(image, mask, ~around)
     assert filled[mask].max() < 180
-
-
-def test_nothing_to_fill_changes_nothing():
     image = textured()
     assert np.array_equal(fill(image, block(), np.zeros((64, 64), bool)), image)
     assert np.array_equal(fill(image, np.zeros((64, 64), bool), np.ones((64, 64), bool)), image)

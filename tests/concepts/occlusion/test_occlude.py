@@ -1,5 +1,3 @@
-"""The page of an occlusion states what the numbers show, and escapes every name."""
-
 import csv
 import json
 from types import SimpleNamespace
@@ -71,9 +69,7 @@ def found(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_model", lambda *given: Spots())
         effects = module._effects
-        patch.setattr(
-            module, "_effects", lambda names, told, options: effects(names, asked.extend(told) or told, options)
-        )
+        patch.setattr(module, "_effects", lambda names, told, more: effects(names, asked.extend(told) or told, more))
         bank = folder / "ill.toml"  # more lesions than in the population in domain
         bank.write_text('title = "ill"\n[synthetic]\npopulation = "shifted"\n')
         options = OcclusionOptions(images=30, replicates=100, seed=7)
@@ -82,22 +78,18 @@ def found(tmp_path_factory):
 
 
 def null(asked, concept):
-    """Four standard errors of the mean change of P(referable) of a concept's images, if nothing but chance changed it.
-
-    The two controls of an image differ by chance alone: half of the square of their difference has the variance of one of them as its
-    mean. It is averaged over all concepts and divided by the number of the concept's images.
-    """
+    """Four standard errors of the mean change of P(referable) of a concept's images, if nothing but chance changed it. The two
+    controls of an image differ by chance alone: half of the square of their difference has the variance of one of them as its mean.
+    It is averaged over all concepts and divided by the number of the concept's images."""
     pairs = [one.controls[:, 0] for one in asked if len(one.controls) == 2]
     images = sum(one.concept == concept and len(one.controls) > 0 for one in asked)
     return 4 * np.sqrt(np.mean([(a - b) ** 2 / 2 for a, b in pairs]) / images)
 
 
 def test_the_model_is_found_to_depend_on_exudates_alone(found):
-    """A model that is known to look at bright spots: every margin is what two controls differ by, `null`.
-
-    Drawn without its haemorrhages, a retina is as bright as before; filling them is not tested so closely, since it carries
-    bright texture of the surroundings into dark places, which the page states as the error of filling.
-    """
+    """A model that is known to look at bright spots: every margin is what two controls differ by, `null`. Drawn without its
+    haemorrhages, a retina is as bright as before; filling them is not tested so closely, since it carries bright texture of the
+    surroundings into dark places, which the page states as the error of filling."""
     _, result, asked = found
     effects = {one.concept: one.probability for one in result.effects}
     exudates, margin = effects["hard_exudate"], null(asked, "hard_exudate")

@@ -1,5 +1,3 @@
-"""What rates and rankings count, against counting by hand."""
-
 import errno
 import io
 import os
@@ -34,9 +32,7 @@ def test_a_cell_counts_all_samples_and_one_of_each_patient():
             asked = sample[truth == sign].tolist()
             cell = found.answered.cell(place, sign)
             members = np.flatnonzero(bank.truth[:, place] == sign)
-            assert (cell.right, cell.asked, cell.of) == (
-                int(right[truth == sign].sum()), len(asked), len(members),
-            )  # fmt: skip
+            assert (cell.right, cell.asked, cell.of) == (int(right[truth == sign].sum()), len(asked), len(members))
             assert plain.answered.cell(place, sign) == CellAnswers(cell.right, cell.asked, cell.of)
             counted = found.answered.patients.counted(bank.truth[:, place] == sign)
             if counted is None:
@@ -118,7 +114,6 @@ def test_before_the_first_answer_claims_may_be_stated_anew(tmp_path):
 
 
 def as_version_1(path, **changes):
-    """Rewrite a transcript as version 1 wrote it."""
     header, *lines = (unsealed(line) for line in path.read_bytes().splitlines())
     header |= {"schema": "retinabench.transcript/1", **changes}
     unchained = [{name: value for name, value in line.items() if name != "previous"} for line in lines]
@@ -146,12 +141,10 @@ def test_old_transcripts_are_read_and_continued(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"no json\n{}\n",
-        b"[" * 99999 + b"\n\n",
+        b"", b"no json\n{}\n", b"[" * 99999 + b"\n\n",
         b'{"schema": "retinabench.transcript/2", "strategy": "claims", "claims": 5}\n{}\n',
     ],
-)
+)  # fmt: skip
 def test_nothing_is_concluded_from_a_first_line_that_is_none(tmp_path, content):
     path = tmp_path / "transcript.jsonl"
     path.write_bytes(content)
@@ -205,14 +198,11 @@ def test_more_questions_continue_the_same_examination(tmp_path):
 @pytest.mark.parametrize(
     ("change", "differs"),
     [
-        ({"bank": make_bank(seed=9)}, "bank"),
-        ({"strategy": "random"}, "strategy"),
-        ({"seed": 4}, "seed"),
-        ({"reading": "variance"}, "reading"),
-        ({"rules": "published"}, "rules"),
+        ({"bank": make_bank(seed=9)}, "bank"), ({"strategy": "random"}, "strategy"), ({"seed": 4}, "seed"),
+        ({"reading": "variance"}, "reading"), ({"rules": "published"}, "rules"),
         ({"answers": make_answers(make_bank(), seed=8)}, "examinee"),
     ],
-)
+)  # fmt: skip
 def test_a_transcript_from_elsewhere_is_refused(tmp_path, change, differs):
     bank, path = make_bank(), tmp_path / "transcript.jsonl"
     examine(bank, make_answers(bank), questions=10, transcript=path)
@@ -314,9 +304,7 @@ def test_two_examinations_do_not_write_one_transcript(tmp_path):
 
     def ask(sample, concept):
         if len(refused) < 3:
-            with pytest.raises(
-                InputError, match=r"another examination command is at work in this folder.* Wait"
-            ) as caught:
+            with pytest.raises(InputError, match=r"another examination command is at work.* Wait") as caught:
                 examine(bank, answers, questions=10, transcript=path)
             refused.append(str(caught.value))
         return answers(sample, concept)

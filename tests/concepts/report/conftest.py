@@ -1,12 +1,10 @@
-"""One bank with a common, a duplicated, a rare and an absent concept, and an examinee."""
-
 import numpy as np
 import pytest
 
 from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.report.findings import ExaminationReport, together
-from support.examinees import CONCEPTS, examinee
+from support.concept_banks import CONCEPTS, examinee
 
 GOALS = {name: {"sensitivity": 0.85, "specificity": 0.8} for name in CONCEPTS}
 

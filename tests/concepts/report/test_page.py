@@ -1,5 +1,3 @@
-"""The page of an examination: complete, true to its numbers, escaped, needing nothing but itself; the figures of the paper."""
-
 import re
 
 import numpy as np
@@ -12,7 +10,7 @@ from retinabench.concepts.report import figures, paper
 from retinabench.concepts.report.findings import ExaminationReport, together
 from retinabench.concepts.report.page import CONTENTS, render, write_report
 from support.browsers import check_page
-from support.examinees import examinee
+from support.concept_banks import examinee
 from support.reading_pages import Reader, without_script
 
 EVIL = "<script>alert('x')</script>\"&$\\frac{"
@@ -24,7 +22,6 @@ def html(found):
 
 
 def page_of(bank, **options):
-    """The page of an examination without goals."""
     return render(ExaminationReport(examine(bank, examinee(bank), **options)))
 
 

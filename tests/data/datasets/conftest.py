@@ -1,5 +1,3 @@
-"""The grading archive of IDRiD as it is downloaded, with drawn images."""
-
 import pytest
 from PIL import Image
 

@@ -1,5 +1,3 @@
-"""Own images with one CSV: columns by any name, and every mistake in them named."""
-
 import pytest
 
 from retinabench.cli.main import run
@@ -12,12 +10,8 @@ from support.own_images import prepare_own, write_own
 
 def test_own_images_with_mapped_columns(tmp_path):
     lines = [
-        "file;icdr;mrn;side;set",
-        "a/1.jpg;0;p1;OD;train",
-        "a/2;1;p1;OS;train",
-        "b/1.jpg;2;p2;L;test",
-        "3;4;p3;;test",
-    ]
+        "file;icdr;mrn;side;set", "a/1.jpg;0;p1;OD;train", "a/2;1;p1;OS;train", "b/1.jpg;2;p2;L;test", "3;4;p3;;test",
+    ]  # fmt: skip
     columns = {"image": "file", "grade": "icdr", "patient": "mrn", "eye": "side", "split": "set"}
     survey = Survey()
     records = folder.records(write_own(tmp_path, lines), columns=columns, survey=survey)

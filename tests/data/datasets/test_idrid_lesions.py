@@ -103,13 +103,10 @@ def test_the_official_archives_are_read_as_downloaded(tmp_path, write_grading):
             mask = Image.new("RGB", (40, 30))
             mask.paste((255, 0, 0), (5, 6, 9, 10))
             mask.save(folder / f"IDRiD_{number:02d}_{kind}.tif")
-    write_grading(
-        (1, 0, 10), (2, 0, 20), (3, 2, 20)
-    )  # 3 is image 2 once more, with another grade: its truth is in doubt
+    # 3 is image 2 once more, with another grade: its truth is in doubt
+    write_grading((1, 0, 10), (2, 0, 20), (3, 2, 20))
     images = idrid_lesions.read(tmp_path)
-    assert list(images.sample_id) == [
-        "IDRiD_01", "IDRiD_55", "IDRiD_001_train_grade_0", "IDRiD_001_test_grade_0",
-    ]  # fmt: skip
+    assert list(images.sample_id) == ["IDRiD_01", "IDRiD_55", "IDRiD_001_train_grade_0", "IDRiD_001_test_grade_0"]
     assert images.truth.tolist() == [[True, False, True, False], [True] + [False] * 3, [False] * 4, [False] * 4]
     assert images.masks(0).sum(axis=(1, 2)).tolist() == [16, 0, 16, 0]
     assert images.image(2, 16).shape == (16, 16, 3)

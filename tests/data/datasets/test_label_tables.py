@@ -1,5 +1,3 @@
-"""The data sets that are defined in TOML, in each form in which they are shipped."""
-
 import shutil
 import zipfile
 from dataclasses import fields
@@ -18,18 +16,13 @@ from support.kaggle_layout import drawn, write_aptos, write_eyepacs
 SHARE = 0.001  # of EyePACS's patients: 18 + 5 + 21
 
 
-def same(one, two):
-    return all(
-        np.array_equal(getattr(one, c.name), getattr(two, c.name)) for c in fields(one) if c.name != "p_referable"
-    )
-
-
 @pytest.mark.parametrize("form", ["zip", "parts"])
 def test_eyepacs_reads_alike_from_folders_and_archives(tmp_path, form):
     loose = DATASETS["eyepacs"].records(write_eyepacs(tmp_path / "loose", "folder", share=SHARE))
     packed = DATASETS["eyepacs"].records(write_eyepacs(tmp_path / "packed", form, share=SHARE))
     assert len(loose) == 2 * (18 + 5 + 21)
-    assert same(loose, packed)
+    names = [c.name for c in fields(loose) if c.name != "p_referable"]
+    assert all(np.array_equal(getattr(loose, name), getattr(packed, name)) for name in names)
     read = DATASETS.find("eyepacs").image
     for source in loose.source[::9].tolist():
         pictures = [read(source, tmp_path / where, Recipe(24)) for where in ("loose", "packed")]

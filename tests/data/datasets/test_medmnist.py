@@ -1,22 +1,22 @@
 """RetinaMNIST's file is read without its package, checked against the published sums, and never unpickled."""
 
 import hashlib
+import io
 import os
 
 import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.data.datasets import medmnist
+from retinabench.data.datasets import cifar10, imdb, medmnist
 from retinabench.data.labels import Survey
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.data.registry import DATASETS
-from support.array_files import write_medmnist
+from support.array_files import write_cifar, write_medmnist
 
 
 @pytest.fixture
 def published(tmp_path, monkeypatch):
-    """The arrays of a file under its published name, with a sum to match."""
     arrays = write_medmnist(tmp_path / "retinamnist_64.npz", 5, side=64)
     digest = hashlib.md5((tmp_path / "retinamnist_64.npz").read_bytes()).hexdigest()
     monkeypatch.setitem(medmnist.MD5, 64, digest)
@@ -87,3 +87,23 @@ def test_arrays_of_another_size_than_28_px_are_refused(tmp_path):
     write_medmnist(tmp_path / "dermamnist.npz", 7, side=64)
     with pytest.raises(InputError, match=r"\(20, 64, 64, 3\), not uint8 \(N, 28, 28, 3\)"):
         medmnist.read_dermamnist(tmp_path)
+
+
+def test_damaged_missing_or_pickled_files_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"data_batch_1.bin: is missing"):
+        cifar10.read(tmp_path)
+    write_cifar(tmp_path)
+    sink = io.BytesIO()
+    np.save(sink, np.array([{}], dtype=object), allow_pickle=True)
+    (tmp_path / "CIFAR-10-C" / "pixelate.npy").write_bytes(sink.getvalue())
+    with pytest.raises(InputError, match=r"pixelate.npy.*is not an array"):
+        cifar10.read(tmp_path)
+    (tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin").write_bytes(bytes([10]) * 3073)
+    with pytest.raises(InputError, match=r"data_batch_3.bin: row 0 has class 10"):
+        cifar10.read(tmp_path)
+
+
+def test_unknown_words_are_one_number_and_absent_reviews_are_named(tmp_path):
+    assert imdb.tokens(["good", "unheard"], {"good": 2})[-2:].tolist() == [2, imdb.OTHER]
+    with pytest.raises(InputError, match="holds no reviews"):
+        imdb.read(tmp_path)

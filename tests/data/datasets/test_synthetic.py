@@ -1,5 +1,3 @@
-"""Which drawn images form which split, and that a record leads to its image."""
-
 import numpy as np
 import pytest
 from PIL import Image

@@ -1,5 +1,3 @@
-"""Frozen benchmarks: their files agree with their definitions, and with the studies of their baselines."""
-
 import hashlib
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Damage of fundus images: graded, reproducible, inside the field of view, and of the stated size."""
-
 import io
 import itertools
 

@@ -53,11 +53,8 @@ def sixteen_bit_png(levels):
     """A PNG (H, W, 3) of 16 bits a channel, which Pillow does not write."""
     height, width = levels.shape[:2]
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in levels)
-    chunks = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)),
-        (b"IDAT", zlib.compress(rows)),
-        (b"IEND", b""),
-    )
+    header = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
     )

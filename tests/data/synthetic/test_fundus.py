@@ -9,17 +9,10 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.data.synthetic import fundus
 from retinabench.data.synthetic.anatomy import grow_eye
 from retinabench.data.synthetic.camera import visible
-from retinabench.data.synthetic.fundus import (
-    CONFUSION,
-    FELLOW_EYE_CORRELATION,
-    GRADE_MIX,
-    LESIONS,
-    ImageTruth,
-    draw,
-    truth,
-)
+from retinabench.data.synthetic.fundus import CONFUSION, GRADE_MIX, LESIONS, ImageTruth, draw, truth
 from retinabench.data.synthetic.lesions import place
 from retinabench.data.synthetic.streams import POPULATIONS, stream
 
@@ -57,7 +50,7 @@ def test_fellow_eyes_are_tied_by_the_stated_copula(population: str, records: dic
 
     referable = np.array([t.true_grade >= 2 for t in records[population]]).reshape(-1, 2)
     cut = norm.ppf(GRADE_MIX[population][2:].sum())
-    r = FELLOW_EYE_CORRELATION
+    r = fundus.FELLOW_EYE_CORRELATION
     both = float(multivariate_normal([0, 0], [[1, r], [r, 1]]).cdf([cut, cut]))
     assert abs(referable.all(1).mean() - both) < 4 * np.sqrt(both * (1 - both) / len(referable))
     assert [t.eye for t in records[population][:2]] == ["left", "right"]

@@ -1,5 +1,3 @@
-"""What an engine promises, of those that compute here."""
-
 import contextlib
 import json
 import os
@@ -86,12 +84,10 @@ def test_a_finished_composition_needs_no_members(prepared, tmp_path):
 @pytest.mark.parametrize(
     ("attempt", "times"),
     [
-        (JobResult("failed", message="broke"), 3),
-        (JobResult("out_of_memory", message="broke"), 3),
-        (JobResult("diverged", message="broke"), 1),
-        (JobResult("failed", message="broke", lost=True), LOSSES),
+        (JobResult("failed", message="broke"), 3), (JobResult("out_of_memory", message="broke"), 3),
+        (JobResult("diverged", message="broke"), 1), (JobResult("failed", message="broke", lost=True), LOSSES),
     ],
-)
+)  # fmt: skip
 def test_how_often_a_job_is_tried(prepared, tmp_path, attempt, times):
     runs = [small(prepared, "seed=5"), small(prepared, 'method={name="ensemble",members=2}'), small(prepared)]
     workers = Pretenders(1, lambda job, number: attempt if job.run.seed == 0 else JobResult("done"))
@@ -225,10 +221,8 @@ def test_a_fault_costs_what_it_strikes(tmp_path, warm):
     huge = small(prepared, "seed=6", "model.width=1000000000000")  # 768 TB, more than an address can say
     jobs = [Job(run, out) for run in (*runs, diverging, huge)]
     engine = LocalEngine(places=2, device="cpu")
-    with meanwhile(
-        lambda: os.kill(met(out, "map-mlp-seed-9"), signal.SIGKILL),
-        lambda: os.kill(met(out, "map-mlp-seed-8"), signal.SIGSEGV),
-    ):
+    strikes = {"map-mlp-seed-9": signal.SIGKILL, "map-mlp-seed-8": signal.SIGSEGV}
+    with meanwhile(*(lambda n=n, s=s: os.kill(met(out, n), s) for n, s in strikes.items())):
         outcomes = list(engine.compute(jobs))
 
     assert len(outcomes) == len(jobs)

@@ -1,5 +1,3 @@
-"""Run folders through fsspec: whole or not there."""
-
 import contextlib
 import importlib
 import json
@@ -217,16 +215,13 @@ def joined(nodes):
     ray.shutdown()
 
 
-def test_results_travel_through_a_storage_without_which_all_nodes_share_the_folder(
-    joined, prepared, tmp_path, monkeypatch
-):
+def test_results_travel_through_a_storage_without_which_nodes_share_the_folder(joined, prepared, tmp_path, monkeypatch):
     url = ray_cluster.checked_url((tmp_path / "store").as_uri())
     diverging = small(prepared, "seed=7", "optimizer.lr=1e30")
     runs = [small(prepared, 'method={name="ensemble",members=2}'), diverging]
     engine = RayEngine(device="cpu", storage=url)
-    done, diverged = sorted(
-        engine.compute([Job(run, tmp_path / "here") for run in runs]), key=lambda outcome: outcome.state != "done"
-    )
+    jobs = [Job(run, tmp_path / "here") for run in runs]
+    done, diverged = sorted(engine.compute(jobs), key=lambda outcome: outcome.state != "done")
     assert (done.state, diverged.state) == ("done", "diverged")
     assert "DivergedError" in diverged.log.read_text()
     stored = [folder for folder in (tmp_path / "store").iterdir() if (folder / "done").exists()]
@@ -239,9 +234,8 @@ def test_results_travel_through_a_storage_without_which_all_nodes_share_the_fold
     assert bits(tmp_path / "there") == bits(tmp_path / "here")
 
     monkeypatch.setattr(ray_cluster, "SETTLES", 0.1)
-    monkeypatch.setattr(
-        "retinabench.experiments.engines.scheduler.ScheduledJob.done", False
-    )  # as where the nodes' /out is not ours
+    # as where the nodes' /out is not ours
+    monkeypatch.setattr("retinabench.experiments.engines.scheduler.ScheduledJob.done", False)
     with pytest.raises(InputError, match=r"is not here on .* that all nodes share, or add --storage"):
         list(RayEngine(device="cpu").compute([Job(small(prepared), tmp_path)]))
 
@@ -261,9 +255,8 @@ def test_a_cluster_that_is_gone_is_told_and_the_same_command_continues(nodes, pr
     command = [sys.executable, "-c", COMMAND, other.address, str(prepared), str(tmp_path)]
     try:
         with meanwhile(strike):
-            told = subprocess.run(
-                command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=200
-            )
+            env = {**os.environ, "PYTHONPATH": paths}
+            told = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200)
     finally:
         other.shutdown()
     assert told.stdout.startswith("WorkError: the Ray cluster is gone. Start one and repeat the command"), told.stderr

@@ -1,5 +1,3 @@
-"""Raw images, and runs on them that are trained once."""
-
 import pytest
 
 from retinabench.experiments.config import load_run
@@ -21,7 +19,6 @@ def raw(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def finished(raw, tmp_path_factory):
-    """Return the folder of the run of some settings, computed at the first time."""
     folder = tmp_path_factory.mktemp("finished")
     data = prepared_from(raw, folder / "data")
 

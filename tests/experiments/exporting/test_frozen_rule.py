@@ -1,5 +1,3 @@
-"""What becomes of an image by a frozen threshold or by zones, at the limits too, and which files are refused."""
-
 import csv
 import json
 import shutil
@@ -51,9 +49,8 @@ def test_an_attached_threshold_refers_the_images_that_transfer_refers(trained, t
     expected = np.where(values > median, "yes", "no")
     assert [decided[name] for name in own.image_id[sure]] == expected[sure].tolist()
     assert {"yes", "no"} == set(decided.values())
-    calls = dict(
-        zip(predictions.image_id, np.where(predictions.prob >= 0.4, "referable", "not referable"), strict=True)
-    )
+    words = np.where(predictions.prob >= 0.4, "referable", "not referable")
+    calls = dict(zip(predictions.image_id, words, strict=True))
     assert all(row["call"] == calls[name] for name, row in rows.items())
     order = [float(row["uncertainty"]) for row in rows.values()]
     assert order == sorted(order, reverse=True)
@@ -87,10 +84,8 @@ def test_attached_zones_replace_the_threshold_and_decide_by_probability(trained,
 def test_the_certificate_of_other_weights_is_refused(trained, tmp_path, capsys):
     _, file, other, model = trained
     words = ["--goal", "selective_risk=.6", "-q", "--attach", str(model)]
-    for wrong, says in (
-        (other, "was predicted of another run than the model"),
-        (tmp_path / "p.csv", "does not say which weights"),
-    ):
+    cases = (other, "was predicted of another run than the model"), (tmp_path / "p.csv", "does not say which weights")
+    for wrong, says in cases:
         if wrong.suffix == ".csv":
             rb.write_predictions(read_predictions(file), wrong)
         assert command(["transfer", str(wrong), *words]) == 2
@@ -98,17 +93,12 @@ def test_the_certificate_of_other_weights_is_refused(trained, tmp_path, capsys):
         assert says in line
     predictions = read_predictions(file)
     found = rb.transfer(predictions, goals=["selective_risk=.6"], bootstrap=20)
-    for change, says in (
-        ({"weights": "0" * 16}, "by other weights"),
-        ({"referable_from": 3}, "from grade 3 on, the model from 2"),
-    ):
+    cases = ({"weights": "0" * 16}, "by other weights"), ({"referable_from": 3}, "from grade 3 on, the model from 2")
+    for change, says in cases:
         changed = rb.Predictions(
-            predictions.image_id,
-            predictions.label,
-            predictions.probs,
-            grade=predictions.grade,
+            predictions.image_id, predictions.label, predictions.probs, grade=predictions.grade,
             metadata=predictions.metadata | change,
-        )
+        )  # fmt: skip
         with pytest.raises(InputError, match=says):
             attach(found, changed, model)
 
@@ -137,15 +127,12 @@ def test_a_card_that_links_to_a_file_elsewhere_is_not_copied_into_the_model(trai
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"threshold": "nan"}, "not a number"),
-        ({"threshold": "many"}, "is damaged"),
-        ({"uncertainty": "mood"}, "is damaged"),
-        ({"decision_threshold": {"value": None}}, "is damaged"),
+        ({"threshold": "nan"}, "not a number"), ({"threshold": "many"}, "is damaged"),
+        ({"uncertainty": "mood"}, "is damaged"), ({"decision_threshold": {"value": None}}, "is damaged"),
         ({"model": {"config_hash": "0", "weights": "1"}}, "was chosen for other weights"),
-        ({"schema": "other/1"}, "neither a threshold nor zones"),
-        ({"uncertainty": "own"}, "it states none"),
+        ({"schema": "other/1"}, "neither a threshold nor zones"), ({"uncertainty": "own"}, "it states none"),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_threshold_is_named_in_one_line(trained, tmp_path, change, says):
     raw, file, _, model = trained
     predictions = read_predictions(file)

@@ -1,5 +1,3 @@
-"""`model.json`: what is read, and what is refused before anything is built."""
-
 import json
 import shutil
 from pathlib import Path
@@ -31,10 +29,8 @@ def run(*words):
 def test_the_trained_members_of_pooled_runs_are_found():
     assert [one.seed for one in leaf_runs(run("method=map", "seed=4"))] == [4]
     assert [one.seed for one in leaf_runs(run("method=ensemble", "method.members=2"))] == [0, 1]
-    for words, says in (
-        (["method=temperature"], "is fitted to the predictions"),
-        (["cross_validation.folds=2"], "is not a model"),
-    ):
+    cases = (["method=temperature"], "is fitted to the predictions"), (["cross_validation.folds=2"], "is not a model")
+    for words, says in cases:
         with pytest.raises(InputError, match=says):
             list(leaf_runs(run(*words)))
 
@@ -77,9 +73,8 @@ def test_a_head_travels_with_its_trunk(finished, raw, tmp_path):
     own = read_predictions(run / "predictions.parquet").select(split="test")
     export_run(run, tmp_path / "model")
     (tmp_path / "w.pt").unlink()
-    assert str(tmp_path) not in "".join(
-        p.read_text() for p in (tmp_path / "model").glob("*.[jm]*") if p.suffix != ".safetensors"
-    )
+    files = [p for p in (tmp_path / "model").glob("*.[jm]*") if p.suffix != ".safetensors"]
+    assert str(tmp_path) not in "".join(p.read_text() for p in files)
     found = predict_images(rb.load_model(tmp_path / "model"), raw, tmp_path / "p.csv", labels="labels.csv")
     predictions = read_predictions(found.predictions)
     place = {name: row for row, name in enumerate(predictions.image_id)}
@@ -124,8 +119,6 @@ def test_what_are_no_images_is_named(model, images, says):
 
 
 def changed(change):
-    """Return the damage that changes what `model.json` says."""
-
     def damage(folder):
         about = json.loads((folder / "model.json").read_text())
         change(about)

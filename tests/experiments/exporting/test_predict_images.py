@@ -107,10 +107,8 @@ def test_labels_without_files_are_named_and_the_others_predicted(model, tmp_path
     (raw / "eye002.png").unlink()
     (raw / "extra.png").write_bytes((raw / "eye000.png").read_bytes())
     found = predict_images(model, raw, tmp_path / "p.csv", labels="labels.csv")
-    assert found.notes[-2:] == (
-        "1 label without a file, left out (eye002.png)",
-        "1 file without a label, left out (extra.png)",
-    )
+    left_out = "1 label without a file, left out (eye002.png)", "1 file without a label, left out (extra.png)"
+    assert found.notes[-2:] == left_out
     assert len(read_predictions(found.predictions)) == found.images == 5
 
 

@@ -1,5 +1,3 @@
-"""A sweep of pretended trials, which tests copy before they change it."""
-
 import shutil
 
 import pytest
@@ -16,7 +14,6 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def begun(data, tmp_path_factory):
-    """A sweep of eight pretended trials, to be copied."""
     out = tmp_path_factory.mktemp("begun") / "sweep"
     engine = Serial(pretend)
     ranking = search(base_run(data), small_space(), trials=8, out=out, engine=engine)

@@ -57,13 +57,10 @@ def test_the_published_balanced_area_is_the_released_codes(shared, monkeypatch, 
     monkeypatch.setattr(criteria, "DRAW", 1234)
     far = z["out_joint_is_ood"]
     p = Predictions(
-        np.arange(len(far)).astype(str),
-        z["out_joint_y_true"],
-        z["out_joint_y_pred"],
-        domain=np.where(far, "shifted", "in_domain"),
-        split=np.full(len(far), "validation"),
+        np.arange(len(far)).astype(str), z["out_joint_y_true"], z["out_joint_y_pred"],
+        domain=np.where(far, "shifted", "in_domain"), split=np.full(len(far), "validation"),
         uncertainty=z["out_joint_entropy"],
-    )
+    )  # fmt: skip
     truth = float(np.mean(z["out_balanced_accuracy"]))
     assert measure(BALANCED, p, "published").value == pytest.approx(truth, abs=1e-12)
 

@@ -1,5 +1,3 @@
-"""The tables of a search, and the best run as TOML."""
-
 import csv
 import json
 import math
@@ -11,15 +9,8 @@ import pytest
 from PIL import Image
 
 from retinabench.experiments.config import load_run
-from retinabench.experiments.search.ranking import (
-    Trial,
-    TrialRanking,
-    in_order,
-    short_names,
-    to_toml,
-    write_figure,
-    write_ranking,
-)
+from retinabench.experiments.search import ranking as module
+from retinabench.experiments.search.ranking import Trial, TrialRanking, in_order, short_names, to_toml, write_figure
 from retinabench.experiments.search.space import points, space_of
 
 pytestmark = pytest.mark.usefixtures("legible")
@@ -27,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("legible")
 
 def test_the_table_holds_every_trial_as_csv_and_json(begun, tmp_path):
     ranking = begun[1]
-    write_ranking(ranking, tmp_path)
+    module.write_ranking(ranking, tmp_path)
     with open(tmp_path / "ranking.csv", newline="") as handle:
         table = list(csv.DictReader(handle))
     found = json.loads((tmp_path / "ranking.json").read_text())
@@ -72,10 +63,9 @@ def test_figures_of_few_or_equal_or_no_values_are_drawn(values, tmp_path):
     )  # fmt: skip
     states = {i: "failed" for i, value in enumerate(values) if value != value}
     run = load_run("demo/map", data="x")
-    rows = [
-        Trial(i, point, run, states.get(i, "done"), value, "it broke" if i in states else "", 1.0, 1, None)
-        for i, (point, value) in enumerate(zip(points(space, 0, len(values), 0), values, strict=True))
-    ]
+    drawn = zip(points(space, 0, len(values), 0), values, strict=True)
+    state = [("it broke" if i in states else "", states.get(i, "done")) for i in range(len(values))]
+    rows = [Trial(i, x, run, state[i][1], v, state[i][0], 1.0, 1, None) for i, (x, v) in enumerate(drawn)]
     found = TrialRanking("in_domain_auroc", "corrected", space, in_order(rows))
     assert short_names(space) == ["a.b", "c", "d.b", "e"]
     svg, png = write_figure(found, tmp_path)

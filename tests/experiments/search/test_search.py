@@ -1,5 +1,3 @@
-"""A search from trials to a ranking: what it computes, what it remembers, what it refuses."""
-
 import math
 import os
 import shutil

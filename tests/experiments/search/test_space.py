@@ -35,11 +35,9 @@ def test_the_points_are_those_of_scipy():
 def test_the_first_points_stay_what_they_are():
     """Known values: another SciPy, NumPy or stream would silently give a sweep other trials."""
     expected = [
-        [0.03562335669994354, 0.5333801293745637],
-        [0.7150325831025839, 0.3127673314884305],
-        [0.8569643720984459, 0.7788654565811157],
-        [0.39625505916774273, 0.1249031238257885],
-    ]
+        [0.03562335669994354, 0.5333801293745637], [0.7150325831025839, 0.3127673314884305],
+        [0.8569643720984459, 0.7788654565811157], [0.39625505916774273, 0.1249031238257885],
+    ]  # fmt: skip
     assert np.array_equal(unit_points(2, 0, 4, 0), expected)
 
 
@@ -74,21 +72,17 @@ def test_choices_and_integers_are_equally_frequent(table):
 
 
 def test_integers_on_a_logarithmic_scale_reach_both_ends():
-    drawn = [
-        point["x"]
-        for point in points(space_of({"x": {"low": 1, "high": 32, "scale": "log", "integer": True}}), 0, 4096, 0)
-    ]
+    space = space_of({"x": {"low": 1, "high": 32, "scale": "log", "integer": True}})
+    drawn = [point["x"] for point in points(space, 0, 4096, 0)]
     assert {1, 32} <= set(drawn) <= set(range(1, 33))
     # P(1) = ln 2 / ln 33, to a standard error below 0.008.
     assert abs(drawn.count(1) / 4096 - math.log(2) / math.log(33)) < 0.005
 
 
 @given(
-    low=st.floats(1e-9, 1e3),
-    ratio=st.floats(1.001, 1e6),
-    u=st.floats(0, 1, exclude_max=True),
+    low=st.floats(1e-9, 1e3), ratio=st.floats(1.001, 1e6), u=st.floats(0, 1, exclude_max=True),
     scale=st.sampled_from(["linear", "log"]),
-)
+)  # fmt: skip
 def test_no_value_leaves_its_range_and_it_is_drawn_on_the_scale(low, ratio, u, scale):
     value = Range(low=low, high=low * ratio, scale=scale).value(u)
     assert low <= value <= low * ratio
@@ -101,9 +95,8 @@ def test_drawn_values_have_few_digits():
     """A run is its hash, and the last bits of a logarithm differ between machines."""
     for point in points(read_space("demo/dropout"), 0, 64, 0):
         assert float(f"{point['optimizer.lr']:.6g}") == point["optimizer.lr"]
-        assert float(f"{1 - point['optimizer.momentum']:.6g}") == pytest.approx(
-            1 - point["optimizer.momentum"], rel=1e-9
-        )
+        left = 1 - point["optimizer.momentum"]
+        assert float(f"{left:.6g}") == pytest.approx(left, rel=1e-9)
 
 
 def test_every_space_that_comes_along_fits_its_method():
@@ -149,17 +142,14 @@ def test_every_published_choice_lies_in_its_published_space(method):
         ("x = { low = 1.5, high = 2, integer = true }", ["whole numbers"]),
         ("x = { low = nan, high = 2 }", ["x: low", "finite number"]),
         ("x = { low = true, high = 2 }", ["x: low", "valid number"]),
-        ("x = { choices = [1] }", ["x: choices", "at least 2"]),
-        ("x = { choices = [1, 1] }", ["appears twice"]),
+        ("x = { choices = [1] }", ["x: choices", "at least 2"]), ("x = { choices = [1, 1] }", ["appears twice"]),
         ("x = { choices = [1, [2]] }", ["x: choices.1"]),
-        ("x = { choices = [1, 2], low = 1 }", ["x: unknown key 'low'"]),
-        ("x = 3", ["x: should be a table"]),
+        ("x = { choices = [1, 2], low = 1 }", ["x: unknown key 'low'"]), ("x = 3", ["x: should be a table"]),
         ("a = { b = { low = 1, high = 2 }, c = 3 }", ["a.c: should be a table"]),
-        ('a.b = { low = 1, high = 2 }\n"a.b" = { low = 1, high = 2 }', ["appears twice"]),
-        ("", ["is empty"]),
+        ('a.b = { low = 1, high = 2 }\n"a.b" = { low = 1, high = 2 }', ["appears twice"]), ("", ["is empty"]),
         ("x = {", ["is not TOML"]),
     ],
-)
+)  # fmt: skip
 def test_a_bad_file_is_refused_by_name_and_key(tmp_path, text, words):
     file = tmp_path / "bad.toml"
     file.write_text(text)

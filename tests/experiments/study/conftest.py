@@ -1,5 +1,3 @@
-"""The finished tiny study that the tests of this folder read."""
-
 import pytest
 
 from retinabench.experiments.study import study as runner

@@ -1,5 +1,3 @@
-"""A study's definition: what it refuses, in which words; the presets fit their methods and spaces."""
-
 import pytest
 
 from retinabench.core.errors import InputError
@@ -30,8 +28,7 @@ from support.studies import MINIMAL, written
         (MINIMAL + 'run = { method = { name = "ensemble" } }', "methods.map: is an ensemble", "members"),
         (
             MINIMAL.replace("methods.map", "methods.mine").replace('config = "demo/map"', ""),
-            "methods.mine: no method is named",
-            "Set methods.mine.run.method.name",
+            "methods.mine: no method is named", "Set methods.mine.run.method.name",
         ),
         ("trials = ", "is not TOML", "study.toml"),
         (MINIMAL.replace("seeds = 2", "seeds = 100").replace("ensemble = 0", "ensemble = 50"), "ensembles of 50", ""),
@@ -41,11 +38,10 @@ from support.studies import MINIMAL, written
         ("repeats = 2" + MINIMAL, "needs folds", ""),
         (
             "folds = 3" + MINIMAL.replace("trials = 0", 'trials = 4\ncriteria = ["in_domain_auroc"]'),
-            "would test on",
-            "",
+            "would test on", "",
         ),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_named_with_its_cure(tmp_path, text, key, hint):
     file = written(tmp_path, text)
     with pytest.raises(InputError) as error:

@@ -1,5 +1,3 @@
-"""The plan of a study and its status: counts, rough costs, and what the terminal shows."""
-
 from pathlib import Path
 
 import numpy as np
@@ -8,18 +6,9 @@ import pytest
 from retinabench.core.errors import InputError
 from retinabench.experiments.config import load_run
 from retinabench.experiments.many import Result
+from retinabench.experiments.study import plan as module
 from retinabench.experiments.study.definition import read_study
-from retinabench.experiments.study.plan import (
-    PlanLine,
-    StudyPlan,
-    duration,
-    make_plan,
-    operations,
-    plan_lines,
-    plan_table,
-    prediction_bytes,
-    size,
-)
+from retinabench.experiments.study.plan import PlanLine, StudyPlan, duration, make_plan, operations, plan_lines, size
 from retinabench.experiments.study.status import MethodStatus, Status, read_status, status_lines, status_table
 from support.studies import MINIMAL, study, written
 
@@ -43,12 +32,10 @@ def cells_of(table):
 
 
 def test_a_plan_is_summed_over_what_is_left(tmp_path):
-    lines = [
-        PlanLine("country_shift", "map", 4, 2, 1, 3600.0, 10**6, 10**6),
-        PlanLine("country_shift", "dropout", 0, 3, 0, 60.0, 10**6, 0),
-    ]
+    first = PlanLine("country_shift", "map", 4, 2, 1, 3600.0, 10**6, 10**6)
+    lines = [first, PlanLine("country_shift", "dropout", 0, 3, 0, 60.0, 10**6, 0)]
     plan = StudyPlan(study(tmp_path, Path("d")), lines, "cpu", 2, 0, 10)
-    rows = cells_of(plan_table(plan))
+    rows = cells_of(module.plan_table(plan))
     assert rows[0] == ["country_shift", "map", "4", "2", "1", "5", "60 min", "5", "6 MB"]
     assert rows[-1][:6] == ["all", "", "4", "5", "1", "8"]
     text = list(plan_lines(plan))
@@ -83,7 +70,7 @@ def test_a_run_costs_its_passes_by_hand():
     assert once > 0
     found = operations(load_run(None, [*words, "method=dropout", "method.samples=4"], data="d"), SIZES, 32)
     assert found == pytest.approx(once * (10 * 3 * 1000 + 10 * 4 * 100 + 4 * 350))
-    assert prediction_bytes(SIZES, 4) == 350 * (8 * 4 + 24)
+    assert module.prediction_bytes(SIZES, 4) == 350 * (8 * 4 + 24)
 
 
 def test_a_plan_needs_no_data_of_known_data_sets(tmp_path):
@@ -96,10 +83,8 @@ def test_a_plan_needs_no_data_of_known_data_sets(tmp_path):
     assert seconds["fsvi"] == seconds["dropout"]  # its five draws of a step are of the last layer
     assert plan.lines[0].bytes > 4 * 23_000_000  # a ResNet-50
     assert "GPU-hours" in next(plan_lines(plan))
-    whole, folds = (
-        make_plan(read_study(written(tmp_path, MINIMAL), [*words, *more]), tmp_path, "cuda", None)
-        for more in ([], ["folds=5"])
-    )
+    studies = [read_study(written(tmp_path, MINIMAL), [*words, *more]) for more in ([], ["folds=5"])]
+    whole, folds = (make_plan(one, tmp_path, "cuda", None) for one in studies)
     assert folds.lines[0].seconds == pytest.approx(5 * whole.lines[0].seconds)
     unknown = read_study("country", [*words, "tasks.country_shift.data=no/mine"])
     with pytest.raises(InputError, match="data set 'mine'"):
@@ -129,9 +114,8 @@ def test_a_status_counts_and_names_what_failed():
     line.trials.update(done=3, left=1)
     line.runs.update(failed=1, left=2)
     status = Status([line], None, None, finished=False)
-    assert cells_of(status_table(status)) == [
-        ["country_shift", "map", "3 / 0 / 0 / 1", "0 / 0 / 1 / 2", "2.0 min", "0.1"]
-    ]
+    (row,) = cells_of(status_table(status))
+    assert row == ["country_shift", "map", "3 / 0 / 0 / 1", "0 / 0 / 1 / 2", "2.0 min", "0.1"]
     assert list(status_lines(status)) == [
         "country_shift, map seed 1: out of memory: it broke (log: logs/1.txt)",
         "no process is at work: 3 runs left; the same command without --status continues",

@@ -1,5 +1,3 @@
-"""The numbers of a study against the ranking of the same files, against made methods and its files; its ensembles."""
-
 from itertools import combinations
 
 import numpy as np
@@ -22,12 +20,10 @@ def predictions(skill: float, seed: int, images: int = 200) -> Predictions:
     hard = truth.normal(size=images)
     logit = skill * (2 * label - 1.0) + hard + 0.3 * np.random.default_rng([1, seed]).normal(size=images)
     return Predictions(
-        np.array([f"i{k}" for k in range(images)]),
-        label,
-        1 / (1 + np.exp(-logit)),
+        np.array([f"i{k}" for k in range(images)]), label, 1 / (1 + np.exp(-logit)),
         patient_id=np.array([f"p{k // 2}" for k in range(images)]),
         domain=np.where(np.arange(images) < 120, "in_domain", "shifted"),
-    )
+    )  # fmt: skip
 
 
 def entries(tmp_path, skills, seeds=1):
@@ -50,9 +46,8 @@ def test_with_one_run_each_the_ranks_are_those_of_the_leaderboard(tmp_path):
     definition = study(tmp_path, tmp_path, bootstrap=40)
     rows = entries(tmp_path, {"good": 1.4, "fair": 1.3, "bad": 0.6})
     found = score_entries(definition, rows)
-    models = {
-        row.name: predictions({"good": 1.4, "fair": 1.3, "bad": 0.6}[row.name], hash_of(row.name, 0)) for row in rows
-    }
+    skill = {"good": 1.4, "fair": 1.3, "bad": 0.6}
+    models = {row.name: predictions(skill[row.name], hash_of(row.name, 0)) for row in rows}
     board = rank(models, 40, derive(definition.seed, "benchmark"))
     for row, numbers in zip(rows, found, strict=True):
         for name in ("in_domain", "shifted", "balanced"):

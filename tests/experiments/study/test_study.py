@@ -1,5 +1,3 @@
-"""The whole command: what fails is kept and marked, and a folder with other things is not touched."""
-
 import json
 import os
 import shutil
@@ -77,7 +75,6 @@ def test_what_diverges_or_fails_is_kept_marked_and_last(tmp_path, monkeypatch):
 
 
 def again(root, definition, out=None):
-    """Compute a study once more; return what was computed and the summary."""
     engine, out = Serial(), out or root / "out"
     chosen = compute(definition, out, engine)
     entries = label_predictions(definition, out, chosen)
@@ -199,11 +196,8 @@ def test_a_method_without_any_trial_does_not_stop_the_others(tmp_path):
 @pytest.mark.parametrize("rules", ["corrected", "published"])
 def test_the_published_choices_can_be_taken_instead_of_a_search(name, rules, tmp_path):
     study = read_study(name, ["trials=0", f"rules={rules}"])
-    found = {
-        base_run(study, cell.task, cell.method, tmp_path, criterion)
-        for cell in cells(study, tmp_path)
-        for criterion in study.choices
-    }
+    runs = [(cell, criterion) for cell in cells(study, tmp_path) for criterion in study.choices]
+    found = {base_run(study, cell.task, cell.method, tmp_path, criterion) for cell, criterion in runs}
     # Radial and rank-1 have one choice for both criteria on the severity task.
     assert len(found) == 12 - 2 * (name == "severity")
     norms = {run.method.norm for run in found if run.method.name == "radial"}
@@ -229,9 +223,8 @@ def test_repeated_cross_validation_gives_every_repeat_seeds_and_ensembles_of_its
 
 def test_tasks_that_draw_alike_share_their_data(tmp_path):
     drawn = {"draw": {"images": 64, "size": 16}}
-    study = Study(
-        **tiny(tmp_path, Path("d"), tasks={"country_shift": drawn, "in_domain": drawn}, criteria=[], trials=0)
-    )
+    tasks = {"country_shift": drawn, "in_domain": drawn}
+    study = Study(**tiny(tmp_path, Path("d"), tasks=tasks, criteria=[], trials=0))
     folders = {base_run(study, task, "map", tmp_path).data for task in study.tasks}
     assert folders == {str(tmp_path / "data" / "synthetic-64-16-0")}
     assert not is_drawn(study, "in_domain", tmp_path)
@@ -242,7 +235,6 @@ KILLS = [("before", 1), ("torn", 9), ("after", 20)]
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """All results by path: the runs' and the labelled predictions, the choices, the summary."""
     names = ("**/*.parquet", "**/choices.json", "summary.*", "study.json")
     files = [file for name in names for file in out.glob(name)]
     return {str(file.relative_to(out)): file.read_bytes() for file in files}
@@ -299,17 +291,13 @@ def test_a_method_on_the_weights_of_another_trains_nothing(tmp_path, monkeypatch
     original = loop._epoch
     monkeypatch.setattr(loop, "_epoch", lambda *given: epochs.append(given[6]) or original(*given))
     member = {"name": "dropout", "samples": 3}
-    runs = {
-        "dropout": {"run": {"method": member}},
-        "deterministic": {"run": {"method": {"name": "dropout_off", "member": member}}},
-    }
+    off = {"name": "dropout_off", "member": member}
+    runs = {"dropout": {"run": {"method": member}}, "deterministic": {"run": {"method": off}}}
     study = definition(tmp_path, methods={label: runs[label] for label in labels})
     chosen = compute(study, tmp_path / "out", Serial())
     assert epochs == [0, 1]  # of one run, that of MC dropout
     assert {choice.folders[0].parent for choice in chosen} == {tmp_path / "out" / "country_shift" / "dropout" / "runs"}
-    weights = {
-        (choice.cell.task, choice.cell.method): load_tensors(choice.folders[0] / "posterior.pt") for choice in chosen
-    }
+    weights = {(c.cell.task, c.cell.method): load_tensors(c.folders[0] / "posterior.pt") for c in chosen}
     assert len(weights) == 4
     first, *others = weights.values()
     tensors = {name: value for name, value in first.items() if isinstance(value, torch.Tensor)}
@@ -358,15 +346,9 @@ def test_published_rules_score_as_released_without_intervals(finished, tmp_path)
 def test_two_data_sets_under_one_kind_of_task_have_tables_of_their_own(tmp_path):
     data = [make_prepared(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
     definition = study(
-        tmp_path,
-        data[0],
-        tasks={p.name: {"task": "country_shift", "data": str(p)} for p in data},
-        methods={"map": {}},
-        criteria=[],
-        trials=0,
-        seeds=1,
-        ensemble=0,
-    )
+        tmp_path, data[0], tasks={p.name: {"task": "country_shift", "data": str(p)} for p in data},
+        methods={"map": {}}, criteria=[], trials=0, seeds=1, ensemble=0,
+    )  # fmt: skip
     benchmark(definition, tmp_path / "out", Serial())
     index = (tmp_path / "out" / "tables" / "index.md").read_text()
     tables = {file.stem for file in (tmp_path / "out" / "tables").rglob("*.md")}

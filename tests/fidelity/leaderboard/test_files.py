@@ -1,5 +1,3 @@
-"""Submissions found, scored, copied for a board, and those that come with the package."""
-
 import json
 from dataclasses import replace
 from functools import partial
@@ -192,10 +190,8 @@ def test_other_seeds_and_settings_stay_beside_the_shipped_ones(packed):
 def test_what_ships_keeps_the_stds_of_its_samples(packed, boards, tmp_path):
     (board,) = (one for one in boards if one.target == FUNDUS)
     samples = np.random.default_rng(1).dirichlet(np.ones(5), (20, N))
-    given = [
-        Submission(samples.mean(axis=0), samples, about=About(title="With")),
-        Submission(samples.mean(axis=0), about=About(title="Without")),
-    ]
+    mean, about = samples.mean(axis=0), [About(title=one) for one in ("With", "Without")]
+    given = [Submission(mean, samples, about=about[0]), Submission(mean, about=about[1])]
     pack(FUNDUS, DATA["fundus"], given, tmp_path)
     found = {one.title: one for one in shipped_submissions(FUNDUS, DATA["fundus"], tmp_path)}
     assert found["With"].std == pytest.approx(samples.std(axis=0), abs=1e-5)

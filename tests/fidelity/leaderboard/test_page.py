@@ -1,5 +1,3 @@
-"""Tables, figures and page of a fidelity board."""
-
 from dataclasses import replace
 
 import numpy as np
@@ -92,9 +90,8 @@ def test_the_page_fits_a_phone_and_is_accessible(boards, tmp_path, browser):
 def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, tmp_path):
     nasty = "<script>alert(1)</script>|x"
     over = submission_meta(FUNDUS, nasty) | {"budget": {"limit": 10, "used": 30.0, "over": True}}
-    write_submission(
-        folder / "n" / "submission.npz", Submission(evaluators["fundus"].reference.probs, about=About(**over))
-    )
+    made = Submission(evaluators["fundus"].reference.probs, about=About(**over))
+    write_submission(folder / "n" / "submission.npz", made)
     page = write_board(make_board(score_tasks(find_submissions([folder]), evaluators)[0]), tmp_path / "out")
     html = page.read_text()
     assert "<script" not in without_script(html)

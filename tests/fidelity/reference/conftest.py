@@ -1,5 +1,3 @@
-"""A reference of a posterior of 20 points, which is made once."""
-
 import pytest
 
 from retinabench.cli import fidelity
@@ -14,7 +12,6 @@ def made(tmp_path_factory):
     small = small_data("energy-gap", 20)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_module, "load", lambda target, source: small)
-        fidelity.reference(
-            "energy-gap", folder / "small.npz", chains=4, burn_in=25, keep=60, step=0.02, seed=1, quiet=True
-        )
+        options = {"chains": 4, "burn_in": 25, "keep": 60, "step": 0.02, "seed": 1, "quiet": True}
+        fidelity.reference("energy-gap", folder / "small.npz", **options)
     return folder / "small.npz", small

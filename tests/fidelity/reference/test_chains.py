@@ -1,5 +1,3 @@
-"""Chains on disk: killed, resumed, continued, refused, broken."""
-
 import errno
 import io
 import os

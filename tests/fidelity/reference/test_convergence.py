@@ -1,5 +1,3 @@
-"""The verdict passes a good reference and names every threshold that another misses."""
-
 import numpy as np
 import pytest
 
@@ -24,13 +22,9 @@ def chains(seed=0, chains=4, draws=200, persistence=(0.0, 0.5, 0.95, -0.6), offs
 
 
 CASES = {
-    "mixed": chains(),
-    "apart": chains(1, offset=3.0),
-    "odd": chains(2, draws=101),
-    "short": chains(3, draws=12),
-    "ties": np.round(chains(4)),
-    "many": chains(5, chains=8, draws=50),
-}
+    "mixed": chains(), "apart": chains(1, offset=3.0), "odd": chains(2, draws=101), "short": chains(3, draws=12),
+    "ties": np.round(chains(4)), "many": chains(5, chains=8, draws=50),
+}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -38,19 +32,15 @@ CASES = {
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (split_rhat, lambda x: az.rhat(x, method="split")),
-        (rank_rhat, lambda x: az.rhat(x, method="rank")),
-        (ess_mean, lambda x: az.ess(x, method="mean")),
-        (ess_bulk, lambda x: az.ess(x, method="bulk")),
-        (ess_tail, lambda x: az.ess(x, method="tail")),
-        (mcse, lambda x: az.mcse(x, method="mean")),
+        (split_rhat, lambda x: az.rhat(x, method="split")), (rank_rhat, lambda x: az.rhat(x, method="rank")),
+        (ess_mean, lambda x: az.ess(x, method="mean")), (ess_bulk, lambda x: az.ess(x, method="bulk")),
+        (ess_tail, lambda x: az.ess(x, method="tail")), (mcse, lambda x: az.mcse(x, method="mean")),
     ],
-)
+)  # fmt: skip
 def test_every_diagnostic_equals_arviz(case, ours, theirs):
     x = CASES[case]
-    truth = [
-        np.asarray(theirs(x[:, :, p])).item() for p in range(x.shape[2])
-    ]  # an array of one where Numba is installed
+    # an array of one where Numba is installed
+    truth = [np.asarray(theirs(x[:, :, p])).item() for p in range(x.shape[2])]
     assert ours(x) == pytest.approx(truth, rel=1e-8)
 
 

@@ -1,5 +1,3 @@
-"""References where `retinabench-references` is installed, and where it is not."""
-
 from pathlib import Path
 
 import numpy as np
@@ -62,10 +60,9 @@ def test_without_the_data_package_closeness_of_classes_is_scored_alike(monkeypat
     monkeypatch.setattr(reference_file, "packaged", lambda folder: None)
     extract_board = board()
     assert extract_board["floor"] == whole_board["floor"]
-    for mine, theirs in (
-        (extract_board["ceiling"], whole_board["ceiling"]),
-        (extract_board["entries"][0]["groups"], whole_board["entries"][0]["groups"]),
-    ):
+    boards = extract_board, whole_board
+    parts = [(one["ceiling"], one["entries"][0]["groups"]) for one in boards]
+    for mine, theirs in zip(*parts, strict=True):
         for group, scores in mine.items():
             known = {name: score for name, score in scores.items() if score["value"] is not None}
             assert {"agreement", "total_variation"} <= set(known)

@@ -1,5 +1,3 @@
-"""Reference files: made, written, read, refused; and the two that come with the package."""
-
 import json
 from dataclasses import asdict, replace
 

@@ -1,5 +1,3 @@
-"""The content of a reference has types, and says no more than was stated."""
-
 import json
 import re
 from dataclasses import replace
@@ -9,16 +7,8 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.fidelity.data_package import packaged
-from retinabench.fidelity.reference import convergence
-from retinabench.fidelity.reference.reference_file import (
-    Reference,
-    ReferenceAbout,
-    judge,
-    later_verdict,
-    read_reference,
-    verdict,
-    write_reference,
-)
+from retinabench.fidelity.reference import convergence, reference_file
+from retinabench.fidelity.reference.reference_file import judge, later_verdict, read_reference, write_reference
 from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import softmax
 from support.sampled_chains import K, history, predictions
@@ -73,7 +63,7 @@ def test_an_earlier_file_without_its_numbers_fails(shipped, tmp_path, key, value
     stated = shipped.about.to_dict()
     without = {name: found for name, found in stated.items() if name != key}
     for meta in (without, {**without, key: None}):
-        assert judge(replace(shipped, about=ReferenceAbout(**meta))).verdict == "failed"
+        assert judge(replace(shipped, about=reference_file.ReferenceAbout(**meta))).verdict == "failed"
     arrays = {name: found for name, found in vars(shipped).items() if isinstance(found, np.ndarray)}
     meta = json.dumps({"schema": "retinabench.fidelity-reference/1", **stated, key: value})
     np.savez(tmp_path / "r.npz", meta=np.array(meta), **arrays)
@@ -128,7 +118,7 @@ def judge_of_verdict(chain_predictions=None, errors=None, half=None, after=None,
         predictions(1, 20) if half is None else half, history(1, 20, sd=0.2) if after is None else after, found.mcse,
     )  # fmt: skip
     rates = before[:, 0].mean(axis=0) if acceptance is None else acceptance
-    return verdict("categorical", chains, found, rates, convergence.energy(before), halved)
+    return reference_file.verdict("categorical", chains, found, rates, convergence.energy(before), halved)
 
 
 def test_a_good_reference_passes():
@@ -176,23 +166,22 @@ def fake():
     """Return a reference of six points that belongs to FUNDUS and DATA."""
     probs = softmax(np.random.default_rng(1).normal(size=(4, 6, FUNDUS.outputs)))
     quality = np.ones((6, FUNDUS.outputs), np.float32)
-    about = ReferenceAbout(
+    about = reference_file.ReferenceAbout(
         task=FUNDUS.name, target=FUNDUS.fingerprint(DATA), data=DATA, chains=4, passed=True, why=(),
     )  # fmt: skip
-    return Reference(about, quality, quality, quality, quality, quality[:, 0], probs, probs.astype(np.float16))
+    return reference_file.Reference(
+        about, quality, quality, quality, quality, quality[:, 0], probs, probs.astype(np.float16)
+    )
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"samples": np.zeros((4, 5, FUNDUS.outputs))},
-        {"samples": None},
-        {"epistemic": np.zeros(7)},
-        {"mcse": np.zeros((6, 2))},
-        {"rhat": np.array(["x"] * 6)},
+        {"samples": np.zeros((4, 5, FUNDUS.outputs))}, {"samples": None}, {"epistemic": np.zeros(7)},
+        {"mcse": np.zeros((6, 2))}, {"rhat": np.array(["x"] * 6)},
         {"chain_probs": np.full((4, 6, FUNDUS.outputs), np.nan)},
     ],
-)
+)  # fmt: skip
 def test_arrays_that_do_not_fit_are_refused(tmp_path, changed):
     write_reference(tmp_path / "r.npz", replace(fake(), **changed))
     with pytest.raises(InputError, match="array"):
@@ -202,19 +191,12 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, changed):
 @pytest.mark.parametrize(
     "meta",
     [
-        {"chains": "four"},
-        {"data": 3},
-        {"task": "\ud800"},
-        {"kind": "guessed"},
-        *({key: absent} for key in ("chains", "data", "target", "task")),
-        {"burn_in": "lots"},
-        {"published_ceiling": "x"},
-        {"ceiling": {"in_domain": 3}},
-        {"passed": "perhaps"},
-        {"chains": 3},
+        {"chains": "four"}, {"data": 3}, {"task": "\ud800"}, {"kind": "guessed"},
+        *({key: absent} for key in ("chains", "data", "target", "task")), {"burn_in": "lots"},
+        {"published_ceiling": "x"}, {"ceiling": {"in_domain": 3}}, {"passed": "perhaps"}, {"chains": 3},
         {"schema": "another"},
     ],
-)
+)  # fmt: skip
 def test_metadata_that_say_something_else_are_refused(tmp_path, meta):
     made = fake()
     stated = {"schema": "retinabench.fidelity-reference/1", **made.about.to_dict(), **meta}

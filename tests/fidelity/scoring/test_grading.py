@@ -50,13 +50,11 @@ def test_values_are_the_distances_of_each_group(graded):
             "agreement": undecided_left_out(p, q, reference.mcse[rows]),
             "posterior_std": np.abs(stds[0] - stds[1]).sum(axis=1).mean() / 2,
             "variance_ratio": (stds[0] ** 2).sum() / (stds[1] ** 2).sum(),
-            "total_variation": distances.total_variation(p, q).mean(),
-            "miscalibration": miscalibration(p, q),
+            "total_variation": distances.total_variation(p, q).mean(), "miscalibration": miscalibration(p, q),
             "epistemic_correlation": spearmanr(ours, theirs).statistic,
-            "epistemic_error": np.abs(ours - theirs).mean(),
-            "disagreement_gap": abs(pairs[0] - pairs[1]),
+            "epistemic_error": np.abs(ours - theirs).mean(), "disagreement_gap": abs(pairs[0] - pairs[1]),
             "regret": distances.decision_regret(p, q, FUNDUS.decision.costs(5)).mean(),
-        }
+        }  # fmt: skip
         for name, value in truth.items():
             assert found[group][name].value == pytest.approx(value, abs=1e-10), (group, name)
 

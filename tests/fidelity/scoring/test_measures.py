@@ -1,5 +1,3 @@
-"""Rows in another order are found by their accuracy, and nothing else is suspected."""
-
 from dataclasses import replace
 
 import numpy as np
@@ -9,17 +7,7 @@ from scipy.special import expit
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import read_reference
 from retinabench.fidelity.scoring import measures
-from retinabench.fidelity.scoring.measures import (
-    COUNTS,
-    EQUAL,
-    NEARER,
-    Estimate,
-    crps,
-    draw_curve,
-    groups_of,
-    nearness,
-    order_doubt,
-)
+from retinabench.fidelity.scoring.measures import COUNTS, EQUAL, NEARER, Estimate, crps, nearness, order_doubt
 from retinabench.fidelity.submissions.submission import About, Submission
 from retinabench.fidelity.targets.target import TARGETS
 from support.evaluators import ENERGY, FUNDUS, GROUP, N, evaluator_of
@@ -54,7 +42,7 @@ def test_what_cannot_be_told_is_not_doubted(points):
 
 
 def test_groups_are_kinds_and_strengths():
-    groups = groups_of(FUNDUS, GROUP)
+    groups = measures.groups_of(FUNDUS, GROUP)
     assert list(groups) == ["all", "in_domain", "shifted", "corrupted", *(f"corrupted {k}" for k in range(1, 6))]
     assert [len(rows) for rows in groups.values()] == [150, 60, 40, 50, 10, 10, 10, 10, 10]
 
@@ -77,10 +65,8 @@ def test_chains_add_the_jackknife_s_variance():
     rows = {"all": np.arange(50)}
     probs = np.full((50, 5), 0.2)
     (changes,) = measures.chain_changes(Submission(probs), reference, rows).values()
-    values = [
-        np.abs(probs - np.delete(reference.chain_probs, k, axis=0).mean(axis=0)).sum(axis=1).mean() / 2
-        for k in range(4)
-    ]
+    others = [np.delete(reference.chain_probs, k, axis=0).mean(axis=0) for k in range(4)]
+    values = [np.abs(probs - one).sum(axis=1).mean() / 2 for one in others]
     assert changes["total_variation"] == pytest.approx(values - np.mean(values))
     weights = measures.chain_weights(reference, "t", R, 0)
     found = measures.with_chains(Estimate(0.3, np.zeros(R)), changes["total_variation"], weights)
@@ -185,7 +171,7 @@ def test_the_figures_of_fundus_are_those_that_were_found_independently():
     # deviations are 6 to 9 % each, three standard errors are 2 to 6 %.
     fundus = TARGETS["fundus"]
     reference = read_reference(fundus, fundus.sha256)
-    curve = draw_curve(reference, np.arange(1000), 0.031, 0.0)
+    curve = measures.draw_curve(reference, np.arange(1000), 0.031, 0.0)
     known = dict(zip(COUNTS, curve.distance, strict=True))
     for count, distance in ((1, 0.467), (5, 0.215), (10, 0.151), (20, 0.105)):
         assert known[count] == pytest.approx(distance, rel=0.06)

@@ -22,13 +22,11 @@ def run_of(method, budget=100, **optimizer):
 @pytest.mark.parametrize(
     ("method", "epochs"),
     [
-        ({"name": "map"}, 100),
-        ({"name": "mfvi", "train_samples": 3}, 33),
-        ({"name": "ensemble", "members": 7}, 14),
+        ({"name": "map"}, 100), ({"name": "mfvi", "train_samples": 3}, 33), ({"name": "ensemble", "members": 7}, 14),
         ({"name": "ensemble", "members": 3, "member": {"name": "ivon", "train_samples": 2}}, 16),
         ({"name": "laplace", "weights": "diagonal"}, 99),
     ],
-)
+)  # fmt: skip
 def test_the_budget_makes_the_epochs(method, epochs):
     run = run_of(method)
     assert run.optimizer.epochs == epochs

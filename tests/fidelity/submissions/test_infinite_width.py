@@ -14,15 +14,7 @@ from retinabench.core.errors import InputError, WorkError
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import read_reference
 from retinabench.fidelity.submissions import infinite_width
-from retinabench.fidelity.submissions.infinite_width import (
-    ClassLikelihood,
-    NoiseLikelihood,
-    ProcessCovariances,
-    conditioned,
-    posterior_draws,
-    relu_covariance,
-    square_root,
-)
+from retinabench.fidelity.submissions.infinite_width import conditioned, posterior_draws, relu_covariance, square_root
 from retinabench.fidelity.submissions.runner import run_entry
 from retinabench.fidelity.submissions.submission import Budget, read_submission
 from retinabench.fidelity.targets.data import labels, load
@@ -40,17 +32,13 @@ def normal(*shape, seed=0):
 
 @pytest.mark.parametrize(("width", "networks"), [(50, 40_000), (1000, 4_000)])
 def test_the_kernel_is_the_covariance_of_random_networks(width, networks):
-    """Five standard errors, seed 1: a sample covariance of S Gaussian draws has variance (k_ii k_jj + k_ij²) / S.
-
-    The outputs of 50 units are not quite Gaussian; their kurtosis adds about 6 / 50 to the first of the two terms.
-    """
+    """Five standard errors, seed 1: a sample covariance of S Gaussian draws has variance (k_ii k_jj + k_ij²) / S. The outputs of 50
+    units are not quite Gaussian; their kurtosis adds about 6 / 50 to the first of the two terms."""
     network, random = MLP(3, width, 2, nn.ReLU).double(), generator(1)
     x = torch.cat([2 * normal(4, 3), torch.zeros(1, 3, dtype=torch.float64)])
     x[3] = x[2] * (1 + 1e-9)  # inputs that are alike but for rounding
-    weights = {
-        name: VARIANCE**0.5 * torch.randn(networks, *p.shape, generator=random, dtype=torch.float64)
-        for name, p in network.named_parameters()
-    }
+    draw = {"generator": random, "dtype": torch.float64}
+    weights = {k: VARIANCE**0.5 * torch.randn(networks, *p.shape, **draw) for k, p in network.named_parameters()}
     with torch.no_grad():
         outputs = vmap(lambda w: functional_call(network, w, (x,)), chunk_size=2000)(weights)
     k = relu_covariance(x, x, VARIANCE, width)
@@ -67,7 +55,7 @@ def test_the_kernel_is_the_covariance_of_random_networks(width, networks):
 def processes(rows, tests, seed=2):
     x, test = normal(rows, 2, seed=seed), normal(tests, 2, seed=seed + 1)
     size = (0.3, 20)
-    return ProcessCovariances(
+    return infinite_width.ProcessCovariances(
         relu_covariance(x, x, *size), relu_covariance(x, test, *size), relu_covariance(test, test, *size)
     )
 
@@ -89,7 +77,7 @@ def test_with_known_noise_it_is_gaussian_process_regression():
 def test_the_marginal_likelihood_and_its_gradient(floor):
     prior, y = processes(15, 1), normal(15, seed=5)
     root = square_root(prior.train)[0]
-    likelihood = NoiseLikelihood(y, prior.train, root, floor)
+    likelihood = infinite_width.NoiseLikelihood(y, prior.train, root, floor)
     points = normal(3, root.shape[1], seed=6)
     values, gradients = likelihood(points)
     for point, value in zip(points, values, strict=True):
@@ -103,7 +91,7 @@ def test_the_marginal_likelihood_and_its_gradient(floor):
 def test_noise_that_underflows_at_equal_inputs_has_no_density():
     """A trajectory that ends there is rejected; the chains beside it are not affected."""
     equal = torch.ones(2, 2, dtype=torch.float64)
-    likelihood = NoiseLikelihood(normal(2), equal, torch.eye(2, dtype=torch.float64))
+    likelihood = infinite_width.NoiseLikelihood(normal(2), equal, torch.eye(2, dtype=torch.float64))
     points = torch.tensor([[-400.0, -400.0], [0.3, -0.2]], dtype=torch.float64)
     values, gradients = likelihood(points)
     alone, slope = likelihood(points[1:])
@@ -123,13 +111,11 @@ def test_the_square_root_of_a_singular_covariance():
 
 
 def test_with_one_unknown_noise_it_is_quadrature():
-    """r constant, N(0, 1) a priori: the posterior predictive's moments by quadrature over r.
-
-    200 states of nearly independent draws, counted as 100, and 20,000 draws of y, seed 0; five standard errors.
-    """
+    """r constant, N(0, 1) a priori: the posterior predictive's moments by quadrature over r. 200 states of nearly independent
+    draws, counted as 100, and 20,000 draws of y, seed 0; five standard errors."""
     mean, floor = processes(12, 3), 0.1
     ones = torch.ones(15, 15, dtype=torch.float64)
-    raw = ProcessCovariances(ones[:12, :12], ones[:12, 12:], ones[12:, 12:])
+    raw = infinite_width.ProcessCovariances(ones[:12, :12], ones[:12, 12:], ones[12:, 12:])
     y = square_root(mean.train)[0] @ normal(12, seed=3) + 0.4 * normal(12, seed=4)
     grid = np.linspace(-7, 5, 1201)
     density, centers, variances = [], [], []
@@ -170,7 +156,7 @@ def test_chains_that_have_not_converged_are_refused(monkeypatch):
 def test_value_and_gradient_are_those_of_automatic_differentiation():
     root, at = normal(6, 4), normal(2, 12, seed=1).requires_grad_(True)
     given = torch.tensor([0, 2, 1, 1, 0, 2])
-    value, gradient = ClassLikelihood(given, root, 3)(at)
+    value, gradient = infinite_width.ClassLikelihood(given, root, 3)(at)
     latent = at.view(2, 3, 4) @ root.T
     plain = -torch.nn.functional.cross_entropy(latent, given.expand(2, -1), reduction="none").sum(dim=1)
     assert torch.allclose(value, plain)

@@ -1,5 +1,3 @@
-"""What counts as an evaluation of the likelihood."""
-
 import numpy as np
 import pytest
 import torch
@@ -63,9 +61,8 @@ def handed_out():
     """A meter, and the inputs (10, 3) and targets that a method is handed by it."""
     meter = GradientMeter(examples=10, limit=None)
     meter.watch(nn.Linear(3, 2))
-    batches = meter.handed_out(
-        array_batches(np.ones((10, 3), np.float32), np.zeros(10, int), 10, 0, torch.device("cpu"))
-    )
+    whole = array_batches(np.ones((10, 3), np.float32), np.zeros(10, int), 10, 0, torch.device("cpu"))
+    batches = meter.handed_out(whole)
     return meter, *next(batches.rows(batches.train))
 
 

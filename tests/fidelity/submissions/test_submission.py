@@ -12,18 +12,9 @@ import pyarrow.parquet
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.fidelity.submissions import submission
 from retinabench.fidelity.submissions.entries import entry, entry_run
-from retinabench.fidelity.submissions.submission import (
-    KEPT_SAMPLES,
-    About,
-    Submission,
-    check_track,
-    implied_by,
-    read_submission,
-    submission_of,
-    write_submission,
-    y_draws,
-)
+from retinabench.fidelity.submissions.submission import About, Submission, read_submission, write_submission
 from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import softmax
 
@@ -47,7 +38,7 @@ def draws():
 
 
 def implied(name, *overrides):
-    return implied_by(entry_run(entry(name), FUNDUS, FUNDUS.train, 100, 0, overrides), FUNDUS.train)
+    return submission.implied_by(entry_run(entry(name), FUNDUS, FUNDUS.train, 100, 0, overrides), FUNDUS.train)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +53,9 @@ def implied(name, *overrides):
 def test_other_posteriors_are_refused_and_the_open_track_takes_them(name, overrides, words):
     found = implied(name, *overrides)
     with pytest.raises(InputError, match=r"--track open") as error:
-        check_track(found, FUNDUS, "stated")
+        submission.check_track(found, FUNDUS, "stated")
     assert words in str(error.value)
-    check_track(found, FUNDUS, "open")
+    submission.check_track(found, FUNDUS, "open")
 
 
 def test_a_counted_run_is_tied_to_its_arrays_and_budget(tmp_path, probs):
@@ -94,7 +85,7 @@ def test_draws_of_y_are_those_of_the_mixture():
     # Two components at -1 and 1 with std 0.5: mean 0, variance 1 + 0.25. Standard errors of 1,000 draws: 0.035 of
     # the mean, 0.05 of the variance; five of them.
     predicted = np.array([[[-1.0, 0.5]], [[1.0, 0.5]]], np.float32)
-    draws = y_draws(predicted, np.random.default_rng(0))
+    draws = submission.y_draws(predicted, np.random.default_rng(0))
     assert draws.shape == (1, 1000)
     assert draws.mean() == pytest.approx(0, abs=0.17)
     assert draws.var() == pytest.approx(1.25, abs=0.25)
@@ -103,8 +94,8 @@ def test_draws_of_y_are_those_of_the_mixture():
 
 def test_many_samples_are_thinned_and_their_mean_is_that_of_all():
     values = np.random.default_rng(0).dirichlet(np.ones(2), (300, 4)).astype(np.float32)
-    found = submission_of(values, TARGETS["logistic"], About(), 0)
-    assert found.samples.shape == (KEPT_SAMPLES, 4, 2)
+    found = submission.submission_of(values, TARGETS["logistic"], About(), 0)
+    assert found.samples.shape == (submission.KEPT_SAMPLES, 4, 2)
     assert found.probs == pytest.approx(values.mean(axis=0), abs=1e-6)
 
 
@@ -200,19 +191,16 @@ def test_a_part_of_the_samples_has_a_mean_of_its_own(tmp_path, probs):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is empty"),
-        (pickle.dumps([1, 2]), "pickles are never loaded"),
+        (b"", "is empty"), (pickle.dumps([1, 2]), "pickles are never loaded"),
         (b"prob_0,prob_1,prob_2,prob_3,prob_4\n1,0,0,0,0\n1,0,x,0,0\n", "row 2.*'x'"),
-        (b"1,0,0,0,0\n1,0,0\n", "number of columns"),
-        (b"a,b\n1,2\n", "not a table of numbers"),
+        (b"1,0,0,0,0\n1,0,0\n", "number of columns"), (b"a,b\n1,2\n", "not a table of numbers"),
         (b"prob_0,prob_2\n1,0\n", "column 'prob_1': is missing"),
         (b"prob_0,prob_0\n1,0\n", "column 'prob_0': appears twice"),
         (b"point,prob_0\n11,1\n", "row 1, column 'point': is 11 where point 0 is due"),
-        (b"\xff\xfe1 2 3", "UTF-8|not a table"),
-        (b"PK\x03\x04 torn", "not a whole archive"),
+        (b"\xff\xfe1 2 3", "UTF-8|not a table"), (b"PK\x03\x04 torn", "not a whole archive"),
         (b"PAR1 torn", "cannot be read"),
     ],
-)
+)  # fmt: skip
 def test_broken_files_are_one_line(tmp_path, content, message):
     path = tmp_path / "broken"
     path.write_bytes(content)

@@ -1,5 +1,3 @@
-"""The golden evaluation of 400 images."""
-
 import pytest
 
 from support.shared_inputs import answers, table

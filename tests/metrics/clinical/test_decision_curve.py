@@ -5,15 +5,11 @@ import pytest
 from scipy import stats
 
 import retinabench as rb
+from retinabench.metrics.clinical import screening_table
 from retinabench.metrics.clinical.decision_curve import missed_disease, net_benefit, workload
-from retinabench.metrics.clinical.screening_table import (
-    TwoByTwo,
-    predictive_value_intervals,
-    predictive_values,
-    two_by_two,
-)
+from retinabench.metrics.clinical.screening_table import TwoByTwo, predictive_values, two_by_two
 from retinabench.metrics.proportions import Interval, jeffreys
-from support.golden_evaluation import most_uncertain
+from support.shared_inputs import most_uncertain
 
 
 def test_predictive_values_are_bayes():
@@ -32,7 +28,7 @@ def test_predictive_value_intervals_cover(sens, spec):
     covered = dict.fromkeys(truth, 0)
     for tp, tn in zip(rng.binomial(100, sens, 400), rng.binomial(300, spec, 400), strict=True):
         rates = (Interval(k / n, *map(float, jeffreys(k, n))) for k, n in ((tp, 100), (tn, 300)))
-        for name, one in predictive_value_intervals(*rates, 0.1).items():
+        for name, one in screening_table.predictive_value_intervals(*rates, 0.1).items():
             assert one.low <= one.value <= one.high
             covered[name] += one.low <= truth[name] <= one.high
     assert min(covered.values()) / 400 > 0.92
@@ -70,9 +66,7 @@ def test_net_benefit_intervals_cover_and_never_collapse():
         score = 2 * ill + np.sqrt(0.5) * (np.repeat(rng.normal(size=150), 2) + rng.normal(size=300))
         prob = np.where(score > 1.2, 0.1, 0.05)  # the only threshold is 0.1
         found = net_benefit(ill, prob, [0.1], cluster=np.repeat(np.arange(150), 2))
-        covered += [
-            found.low[0] <= truth <= found.high[0], found.over_all_low[0] <= over_all <= found.over_all_high[0],
-        ]  # fmt: skip
+        covered += [found.low[0] <= truth <= found.high[0], found.over_all_low[0] <= over_all <= found.over_all_high[0]]
     assert (covered / 200 > 0.905).all()
     none = net_benefit([0, 1, 0, 1], [0.1] * 4, [0.5], cluster=list("aabc"))
     assert none.model[0] == 0

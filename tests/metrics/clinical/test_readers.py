@@ -1,5 +1,3 @@
-"""The model beside several readers."""
-
 import numpy as np
 import pytest
 
@@ -18,9 +16,8 @@ def study(rng, readers=4, patients=150, spread=0.0, columns=None):
     prob = np.where(1.0 + difficulty + rng.normal(size=2 * patients) > 0, 0.9, 0.1)
     patient = np.repeat(np.arange(patients), 2)
     ids = [f"i{k}" for k in range(2 * patients)]
-    part = rb.Predictions(
-        ids, np.ones(2 * patients, int), prob, patient_id=patient.astype(str), subgroups=calls | (columns or {})
-    )
+    label, groups = np.ones(2 * patients, int), calls | (columns or {})
+    part = rb.Predictions(ids, label, prob, patient_id=patient.astype(str), subgroups=groups)
     return part, beside_readers(part, prob > 0.5, patient)
 
 
@@ -47,14 +44,11 @@ def test_with_equal_readers_the_variance_is_that_of_the_patients():
     assert error == pytest.approx(np.sqrt(right.var(ddof=1) / 6), rel=1e-4)
 
 
-def test_images_that_a_reader_left_out_count_for_nobody():
+def test_images_that_a_reader_left_out_count_for_nobody_and_a_call_is_0_or_1():
     rng = np.random.default_rng(3)
     part, _ = study(rng, columns={"reader_z": np.where(np.arange(300) < 40, np.nan, 1.0)})
     found = beside_readers(part, part.prob > 0.5, np.arange(300))["sensitivity"]
     assert (found.images, found.readers["z"].value) == (260, 1.0)
-
-
-def test_a_call_is_0_or_1():
     part = rb.Predictions(["a", "b"], [0, 1], [0.1, 0.9], subgroups={"reader_a": [0.0, 1.0], "reader_b": [0.0, 3.0]})
     with pytest.raises(InputError, match=r"'3\.0' of image 'b' is not a call of a reader"):
         beside_readers(part, part.prob > 0.5, np.arange(2))

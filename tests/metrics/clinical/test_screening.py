@@ -1,5 +1,3 @@
-"""Ungradable images by hand, and through `rb.clinic`."""
-
 import json
 
 import numpy as np
@@ -8,21 +6,15 @@ from sklearn.metrics import roc_auc_score
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.clinical.decision_curve import net_benefit
+from retinabench.metrics.clinical import screening_table
+from retinabench.metrics.clinical.decision_curve import best_simple_rule, net_benefit
 from retinabench.metrics.clinical.screening import clinic, ungradable_images
-from retinabench.metrics.clinical.screening_table import (
-    judge_goals,
-    likelihood_ratios,
-    predictive_values,
-    referral_view_intervals,
-    two_by_two,
-)
+from retinabench.metrics.clinical.screening_table import likelihood_ratios, referral_view_intervals, two_by_two
 from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
-from support.golden_evaluation import most_uncertain
 from support.screened import two_domains
-from support.shared_inputs import answers
+from support.shared_inputs import answers, most_uncertain
 
 
 def test_counting_them_by_hand():
@@ -57,18 +49,13 @@ def test_the_clinic_leaves_them_out_and_counts_them():
 def test_golden_readings(data):
     views = answers("referral_views")
     names = {
-        "retained_only": "retained_only",
-        "screen_positive": "referral_counts_as_screen_positive",
-        "expert": "oracle_expert",
-        "reader": "expert_sens0_90_spec0_95",
-    }
+        "retained_only": "retained_only", "screen_positive": "referral_counts_as_screen_positive",
+        "expert": "oracle_expert", "reader": "expert_sens0_90_spec0_95",
+    }  # fmt: skip
     rates = {
-        "sens": "sensitivity",
-        "spec": "specificity",
-        "acc": "accuracy",
-        "prevalence": "prevalence",
+        "sens": "sensitivity", "spec": "specificity", "acc": "accuracy", "prevalence": "prevalence",
         "screen_positive_rate": "positive_rate",
-    }
+    }  # fmt: skip
     for key, want in views.items():
         sent = most_uncertain(data, float(key.split("_")[1]))
         ours = referral_view_intervals(data["y"], data["p"] >= 0.5, sent, data["patient"])
@@ -142,7 +129,7 @@ def test_it_gathers_what_the_functions_say():
         sent = entropy > 0.6
         table = two_by_two(part.label, said)
         assert one["images"]["sensitivity"]["value"] == table.sensitivity
-        assert one["images"]["goals"]["nhs"] == judge_goals(part.label, said, part.patient_id)["nhs"]
+        assert one["images"]["goals"]["nhs"] == screening_table.judge_goals(part.label, said, part.patient_id)["nhs"]
         label, called, _ = any_eye(part.label, said, np.zeros(len(part), bool), part.patient_id)
         assert one["patients"]["tp"] == (label & called).sum()
         assert one["read_by_expert"] == sent.sum()
@@ -150,10 +137,9 @@ def test_it_gathers_what_the_functions_say():
             assert one["readings"][reading]["specificity"]["value"] == rates["specificity"].value
         label, called, read = any_eye(part.label, said, sent, part.patient_id)
         views = referral_view_intervals(label, called, read, np.arange(len(label)))
-        assert one["patient_readings"]["reader"]["sensitivity"]["value"] == pytest.approx(
-            views["reader"]["sensitivity"].value
-        )
-        ppv = predictive_values(table.sensitivity, table.specificity, 0.05)[0]
+        value = one["patient_readings"]["reader"]["sensitivity"]["value"]
+        assert value == pytest.approx(views["reader"]["sensitivity"].value)
+        ppv = screening_table.predictive_values(table.sensitivity, table.specificity, 0.05)[0]
         assert one["predictive_values"]["0.05"]["ppv"]["value"] == pytest.approx(ppv)
         assert one["decision_curve"]["model"] == net_benefit(part.label, part.prob).model.tolist()
         assert one["pathway"]["sensitivity"]["value"] == pytest.approx((said | sent)[part.label == 1].mean())
@@ -190,9 +176,50 @@ def test_likelihood_ratios_by_hand_and_their_coverage():
     assert np.isinf(likelihood_ratios(Interval(0.9, 0.8, 0.95), Interval(1.0, 0.9, 1.0))["positive"].value)
     rng, held = np.random.default_rng(4), []
     for _ in range(600):
-        rates = [
-            clustered_proportion(rng.random(n) < rate, np.ones(n), np.arange(n)) for n, rate in ((60, 0.85), (200, 0.9))
-        ]
+        parts = (60, 0.85), (200, 0.9)
+        rates = [clustered_proportion(rng.random(n) < rate, np.ones(n), np.arange(n)) for n, rate in parts]
         truths = zip(likelihood_ratios(*rates).values(), (8.5, 0.15 / 0.9), strict=True)
         held.append([one.low <= truth <= one.high for one, truth in truths])
     assert np.mean(held, axis=0).min() >= 0.93
+
+
+Y = np.array([1, 1, 1, 0, 0, 0, 0, 0], bool)
+P = np.array([0.05, 0.45, 0.9, 0.02, 0.3, 0.48, 0.54, 0.7])
+
+
+def rule(sent, cut=0.5, reader=(1.0, 1.0), price=None, weight=None):
+    price, weight = cut / (1 - cut) if price is None else price, np.ones(len(Y)) if weight is None else weight
+    return best_simple_rule(Y, P, cut <= P, np.array(sent, bool), np.arange(len(Y)), cut, reader, price, weight)
+
+
+def test_the_same_images_are_no_gain():
+    found = rule([0, 0, 0, 0, 0, 1, 1, 0])  # 0.48 and 0.54 are nearest to one half
+    assert (found.name, found.same, found.gain.value) == ("around", True, 0.0)
+
+
+def test_the_better_of_the_two_is_the_opponent():
+    """Reading 0.48 and 0.45, just below the threshold, finds one; around it, 0.48 and 0.54, it mends one false alarm."""
+    found = rule([1, 1, 0, 0, 0, 0, 0, 0])
+    assert found.name == "around"  # both mend one image: the first of equals
+    assert found.missed.value == pytest.approx(2 / 3)
+    assert found.gain.value == pytest.approx((2 - 1) / 8)
+    low = rule([1, 0, 0, 0, 1, 0, 0, 0], cut=0.2)  # at 0.2 a false alarm counts a quarter
+    assert low.price == pytest.approx(0.25)
+    assert low.name == "below"
+    # below: 0.05 and 0.02 are read, one is found; by uncertainty: 0.05 and 0.3, which is a false alarm less
+    assert low.gain.value == pytest.approx(0.25 / 8)
+
+
+def test_the_misses_of_the_reader_count():
+    found = rule([1, 1, 0, 0, 0, 0, 0, 0], reader=(0.5, 1.0))
+    assert found.gain.value == pytest.approx((2 * 0.5 - 1) / 8)
+    assert found.missed.value == pytest.approx(2 / 3)
+
+
+def test_a_population_and_a_price_of_its_own():
+    """Images that count twice are images that stand twice, and a false alarm costs what is said."""
+    weight = np.where(Y, 1.0, 2.0)
+    found = rule([1, 1, 0, 0, 0, 0, 0, 0], price=0.1, weight=weight)
+    # "around" reads 0.48 alone, which counts 2: nothing is mended. By uncertainty both missed images are found.
+    assert (found.name, found.price) == ("around", 0.1)
+    assert found.gain.value == pytest.approx(2 / weight.sum())

@@ -1,5 +1,3 @@
-"""The baseline that never looks at an image: closed forms, and the cases that misled readers."""
-
 import numpy as np
 import pytest
 
@@ -14,12 +12,9 @@ from support.screened import drawn, two_domains
 def judged(found, name="in_domain"):
     one = found[name]
     return judge(
-        sensitivity=one.sensitivity,
-        specificity=one.specificity,
-        auroc=one.auroc,
-        net_benefit_gain=one.baseline.net_benefit_gain,
-        brier_skill=one.baseline.brier_skill,
-    )
+        sensitivity=one.sensitivity, specificity=one.specificity, auroc=one.auroc,
+        net_benefit_gain=one.baseline.net_benefit_gain, brier_skill=one.baseline.brier_skill,
+    )  # fmt: skip
 
 
 def test_skill_and_gain_by_hand():
@@ -83,23 +78,17 @@ def test_a_weak_calibrated_model_has_informative_probabilities():
     assert kinds.count("informative") >= 15
 
 
-def test_always_positive_and_one_class():
+def test_always_positive_one_class_and_no_evidence_show_nothing():
     label, prob = [0, 0, 0, 1], [0.7, 0.6, 0.8, 0.9]
     assert judged(rb.score(rb.Predictions(["a", "b", "c", "d"], label, prob), bootstrap=0)) == "always positive"
     found = rb.score(rb.Predictions(["a", "b"], [0, 0], [0.1, 0.2]), bootstrap=0)
     assert judged(found) == "one class"
     assert found["in_domain"].baseline.corrected is None
-
-
-def test_without_evidence_nothing_is_shown():
     nothing = Interval(0.8, 0.7, 0.9)
     kind = judge(
-        sensitivity=nothing,
-        specificity=nothing,
-        auroc=nothing,
-        net_benefit_gain=Interval(0.01, -0.02, 0.04),
+        sensitivity=nothing, specificity=nothing, auroc=nothing, net_benefit_gain=Interval(0.01, -0.02, 0.04),
         brier_skill=Interval(0.02, -0.01, 0.05),
-    )
+    )  # fmt: skip
     assert kind == "not shown"
 
 

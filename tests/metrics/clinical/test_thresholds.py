@@ -56,9 +56,8 @@ def test_goals_distinguish_estimate_and_bound():
     label = np.repeat([1, 0], [198, 621])
     positive = np.concatenate([np.arange(198) < 173, np.arange(621) < 65])
     assert two_by_two(label, positive) == TwoByTwo(173, 65, 25, 556)
-    for one in judge_goals(
-        label, positive
-    ).values():  # the trial that led to the approval: by the estimate, not by the bound
+    # the trial that led to the approval: by the estimate, not by the bound
+    for one in judge_goals(label, positive).values():
         assert (one["estimate_met"], one["bound_met"]) == (True, False)
         assert one["estimate"] == pytest.approx((0.8737374, 0.8953301), abs=1e-7)
         assert one["bound"] == pytest.approx((0.8192757, 0.8685385), abs=1e-7)
@@ -82,14 +81,11 @@ def drawn(seed=0, n=400, prevalence=0.2):
 @pytest.mark.parametrize(
     ("text", "rule", "goal", "split"),
     [
-        ("0.3", "value", 0.3, ""),
-        (0.3, "value", 0.3, ""),
-        ("youden", "youden", None, ""),
-        ("Youden@test", "youden", None, "test"),
-        ("sensitivity=.85@validation", "sensitivity", 0.85, "validation"),
+        ("0.3", "value", 0.3, ""), (0.3, "value", 0.3, ""), ("youden", "youden", None, ""),
+        ("Youden@test", "youden", None, "test"), ("sensitivity=.85@validation", "sensitivity", 0.85, "validation"),
         ("specificity=0.9", "specificity", 0.9, ""),
     ],
-)
+)  # fmt: skip
 def test_reads_what_a_user_gives(text, rule, goal, split):
     found = DecisionThreshold.parse(text)
     assert (found.rule, found.split) == (rule, split)
@@ -99,18 +95,10 @@ def test_reads_what_a_user_gives(text, rule, goal, split):
 @pytest.mark.parametrize(
     "text",
     [
-        "30",
-        "-0.1",
-        "nan",
-        "",
-        "sensitivity",
-        "sensitivity=85",
-        "sensitivity=0",
-        "youden=0.5",
-        "youden@train",
+        "30", "-0.1", "nan", "", "sensitivity", "sensitivity=85", "sensitivity=0", "youden=0.5", "youden@train",
         "youden@",
     ],
-)
+)  # fmt: skip
 def test_refuses_what_is_no_threshold(text):
     with pytest.raises(InputError):
         DecisionThreshold.parse(text)
@@ -189,10 +177,8 @@ def test_patients_who_chose_the_threshold_and_are_scored_are_counted():
     images = {"image_id": ["a", "b", "c", "d"], "label": [0, 1, 0, 1], "probs": [0.1, 0.8, 0.2, 0.7]}
     split = ["validation", "validation", "test", "test"]
     rule = DecisionThreshold.parse("youden@validation")
-    assert (
-        "1 patients are in the test split, too"
-        in rule.freeze(rb.Predictions(**images, split=split, patient_id=["p", "q", "p", "r"])).note
-    )
+    frozen = rule.freeze(rb.Predictions(**images, split=split, patient_id=["p", "q", "p", "r"]))
+    assert "1 patients are in the test split, too" in frozen.note
     apart = rule.freeze(rb.Predictions(**images, split=split, patient_id=["p", "q", "s", "r"]))
     assert "too" not in apart.note
 

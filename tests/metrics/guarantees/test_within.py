@@ -1,5 +1,3 @@
-"""Thresholds of their own for the groups of a column: each is that of its own study, and follows its images."""
-
 import json
 
 import numpy as np
@@ -22,13 +20,9 @@ def drawn():
     z = np.where(site == "B", 0.9, 3.0) * (2 * label - 1) + rng.normal(0, 1.2, 2800)
     split = np.where((patient % 2 == 0) & (site != "C"), "validation", "test")
     return rb.Predictions(
-        [f"i{k}" for k in range(2800)],
-        label,
-        1 / (1 + np.exp(-z)),
-        patient_id=patient,
-        split=split,
+        [f"i{k}" for k in range(2800)], label, 1 / (1 + np.exp(-z)), patient_id=patient, split=split,
         subgroups={"site": site},
-    )
+    )  # fmt: skip
 
 
 GOALS = ["selective_risk=.12"]

@@ -1,5 +1,3 @@
-"""Curves of one set against the curves of the scores."""
-
 import inspect
 from dataclasses import fields
 
@@ -17,15 +15,9 @@ from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, cluster_codes, replicate_weight
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation
-from retinabench.reports.evaluation.evaluation import (
-    EvaluationSettings,
-    SetPredictions,
-    all_curves,
-    evaluate_methods,
-    observed,
-    quantities,
-)
+from retinabench.reports.evaluation.evaluation import EvaluationSettings, SetPredictions, evaluate_methods, observed
 from retinabench.reports.evaluation.facts import verdict
+from retinabench.reports.evaluation.write import MOST_METHODS, pathways, policy_grids, policy_records
 from retinabench.reports.toolkit.figures import OTHERS
 from support.fake_predictions import population, predictions
 
@@ -40,7 +32,7 @@ def test_all_curves_of_many_weightings_are_those_of_one_after_the_other(kind):
     given = Predictions(images, rng.random(n) < 0.3, p, uncertainty=u[kind].astype(float))
     case = SetPredictions.of(given, "in_domain")
     assert case is not None
-    curves = all_curves(case)
+    curves = evaluation.all_curves(case)
     weight = rng.multinomial(n, np.full(n, 1 / n), 6).astype(float)
     weight[5] *= np.arange(n) < 12  # few images, perhaps of one class
     np.testing.assert_array_equal(curves(weight), np.concatenate([curves(one[None]) for one in weight]))
@@ -61,7 +53,7 @@ def test_differences_average_over_seeds_and_have_a_t_interval():
     values = np.array([[1.0], [3.0]])
     replicates = np.stack([np.linspace(0, 1, 101), np.linspace(2, 3, 101)])[..., None]
     whole = Cases([0, 1] * 20, np.linspace(0, 1, 40)).weighted()
-    [found] = quantities([difference_method(SCORES["accuracy"].interval)], [whole], values, replicates)
+    [found] = evaluation.quantities([difference_method(SCORES["accuracy"].interval)], [whole], values, replicates)
     assert (found.value, found.error) == (2.0, 1.0)
     half = stats.t.ppf(0.975, 39) * np.linspace(1, 2, 101).std(ddof=1)
     assert (found.low, found.high) == (pytest.approx(2 - half), pytest.approx(2 + half))
@@ -180,3 +172,35 @@ def test_of_many_methods_the_first_three_have_colours_and_the_others_are_grey():
     assert sorted(found.marks, key=lambda one: one.hue)[3:] == [OTHERS] * 3
     assert found.marks[found.leader].hue == 0
     assert len({one.color for one in found.marks}) == 4
+
+
+def ten_images():
+    """Four of ten images are referable, graded 2 to 4; three of them are missed, the surest last."""
+    prob = [0.9, 0.45, 0.3, 0.02, 0.1, 0.12, 0.4, 0.6, 0.05, 0.15]
+    grade = [2, 3, 4, 2, 0, 1, 0, 1, 0, 0]
+    return Predictions([f"i{k}" for k in range(10)], np.array(grade) >= 2, prob, grade=grade)
+
+
+@pytest.fixture(scope="module")
+def found():
+    methods = {f"m{k}": ten_images() for k in range(MOST_METHODS + 1)}
+    evaluation = evaluate_methods(methods, EvaluationSettings(bootstrap=0, referred=0.3))
+    return evaluation, policy_grids(evaluation)
+
+
+def test_the_stated_pair_by_hand(found):
+    """The three images nearest to 0.5 are referred (0.45, 0.4 and 0.6): one of three missed images is caught."""
+    evaluation, grids = found
+    [one] = pathways(evaluation, grids)
+    outcome = one.pop("outcome")
+    assert one == {"set": "in_domain", "positives": 4, "severe": 2, "alone": 3, "severe_alone": 2}
+    assert outcome.referred.value == pytest.approx(0.3)
+    assert outcome.missed.value * 4 == pytest.approx(2)  # retained, and called not referable
+
+
+def test_the_leader_and_the_next_ones_have_grids(found):
+    evaluation, grids = found
+    assert list(grids) == [evaluation.leader, *(i for i in range(5) if i != evaluation.leader)][:MOST_METHODS]
+    records = policy_records(evaluation, grids)
+    assert records["schema"] == "retinabench.policies/1"
+    assert [one["entry"] for one in records["entries"]] == [f"m{i}" for i in grids]

@@ -1,5 +1,3 @@
-"""The figures of the page hold the numbers that they are given, in the places that they state."""
-
 import numpy as np
 import pytest
 
@@ -31,16 +29,13 @@ def found():
     return evaluate_methods({"m": file}, EvaluationSettings(bootstrap=0, referred=0.25))
 
 
-def test_the_caption_states_what_is_retained(found):
+def test_the_caption_states_what_is_retained_and_the_descriptions_the_errors(found):
     [(heading, [panel]), *others] = referral_panels(found)
     assert heading == "Accuracy"
     assert [one for one, _ in others] == ["AUROC", "NLL, lower is better"]
     assert "accuracy 0.75 → 1" in panel.caption
     assert "referable 50 % → 50 %" in panel.caption
     assert "With 25 % referred: m 1" in panel.svg
-
-
-def test_histograms_and_reliability_describe_the_errors(found):
     [histogram], [reliability] = histogram_panels(found), reliability_panels(found)
     assert "in-domain: 10 of 40 incorrect" in histogram.svg
     assert "in-domain: predicted 0.50 on average, observed 0.50" in reliability.svg

@@ -1,5 +1,3 @@
-"""The tables of the page, from evaluations whose numbers are set by hand."""
-
 from dataclasses import replace
 
 import numpy as np
@@ -75,10 +73,8 @@ def test_patients_stand_beside_images():
     rng = np.random.default_rng(2)
     label = np.repeat(rng.random(60) < 0.4, 2)
     ids, patient = np.arange(120).astype(str), np.repeat(np.arange(60), 2)
-    files = [
-        Predictions(ids, label, rng.random(120) * 0.6 + 0.4 * label, patient_id=patient, metadata={"seed": seed})
-        for seed in range(2)
-    ]
+    prob, about = rng.random((2, 120)) * 0.6 + 0.4 * label, [{"seed": seed} for seed in range(2)]
+    files = [Predictions(ids, label, prob[k], patient_id=patient, metadata=about[k]) for k in range(2)]
 
     def tables(found):
         return patients_tables(evaluate_methods({"m": found}, EvaluationSettings(bootstrap=0)))

@@ -35,7 +35,6 @@ def in_terminal(predictions: Predictions) -> str:
 
 
 def on_page(predictions: Predictions, out, **options) -> str:
-    """The verdict of the page as text."""
     page = write_report({"model": predictions}, out, EvaluationSettings(**{"bootstrap": 60, **options})).read_text()
     text = page[page.index('class="answer"') : page.index('id="scored"')]
     return " ".join(re.sub(r"<[^>]+>", "", text).split())

@@ -1,5 +1,3 @@
-"""A board with two baselines and two submissions, one of which says everything that a page must escape."""
-
 import pytest
 
 from retinabench.reports.leaderboard import board as boards
@@ -21,7 +19,6 @@ def entries(tmp_path_factory):
 def board(entries):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(boards, "baselines_of", lambda name: baselines_of(name)[:2])
-        (made,) = boards.make_boards(
-            entries, [NAME], scores=("referral_accuracy_area", "auroc", "ood_auroc"), bootstrap=30
-        )
+        scores = "referral_accuracy_area", "auroc", "ood_auroc"
+        (made,) = boards.make_boards(entries, [NAME], scores=scores, bootstrap=30)
     return made

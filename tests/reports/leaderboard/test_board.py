@@ -1,5 +1,3 @@
-"""The board of a benchmark, its baselines and its tables."""
-
 import json
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""The leaderboard's site and its pages."""
-
 import json
 import re
 
@@ -45,13 +43,8 @@ def test_a_method_s_page_shows_card_numbers_and_failures(board) -> None:
     key = next(key for key in board.entries if key.startswith("noise-"))
     name = board.benchmark.name
     text = sites.method_page(key, [board], {name: sites.failures_of(board, key, shown=False)})
-    for expected in (
-        "A. Stranger",
-        'href="https://example.org/noise"',
-        "Wrong with the least uncertainty",
-        "seed 2",
-        key,
-    ):
+    words = "A. Stranger", 'href="https://example.org/noise"', "Wrong with the least uncertainty", "seed 2", key
+    for expected in words:
         assert expected in text
     assert "javascript:" not in text
 
@@ -72,11 +65,8 @@ def test_titles_say_what_is_resolved(board) -> None:
 
 
 def content(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".")
-    }
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def image(image_id):
@@ -113,13 +103,8 @@ def test_every_link_of_every_page_leads_to_a_file(built) -> None:
 
 def test_the_site_fits_a_phone_and_is_accessible(built, browser) -> None:
     (first,) = list(built.glob("methods/evil*.html"))
-    for page in (
-        built / "index.html",
-        built / NAME / "index.html",
-        built / NAME / "in_domain-auroc.html",
-        first,
-        built / "printed.html",
-    ):
+    sets = built / NAME / "index.html", built / NAME / "in_domain-auroc.html"
+    for page in (built / "index.html", *sets, first, built / "printed.html"):
         check_page(browser, page)
 
 

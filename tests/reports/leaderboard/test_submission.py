@@ -1,5 +1,3 @@
-"""Submissions to the leaderboard."""
-
 import json
 import shutil
 from dataclasses import replace
@@ -11,17 +9,10 @@ from retinabench.core.errors import InputError
 from retinabench.data.frozen.definition import frozen_benchmark, truth_of
 from retinabench.predictions.io import write_predictions
 from retinabench.predictions.table import Predictions
+from retinabench.reports.leaderboard import submission as module
 from retinabench.reports.leaderboard import submission as submission_module
 from retinabench.reports.leaderboard.submission import CARD as FILE
-from retinabench.reports.leaderboard.submission import (
-    MANIFEST,
-    card_toml,
-    find_submissions,
-    is_address,
-    pack,
-    read_card,
-    read_submission,
-)
+from retinabench.reports.leaderboard.submission import MANIFEST, card_toml, is_address, pack, read_card, read_submission
 from support.board_entries import CARD, NAME, noisy, submission
 
 GOOD = CARD.format(name="noise", title='A "quoted" \\\\ title', deterministic="true").replace(
@@ -42,17 +33,14 @@ def test_a_card_is_read_back_from_its_own_text(tmp_path) -> None:
     ("old", "new", "problem"),
     [
         ("https://example.org/noise", "javascript:alert(1)", "code: is not an address"),
-        ("https://example.org/noise", "", "code is empty"),
-        ('"noise"', '"../etc"', "name: use small letters"),
+        ("https://example.org/noise", "", "code is empty"), ('"noise"', '"../etc"', "name: use small letters"),
         ("A. Stranger", "\\u202e", "authors: holds control characters"),
         ('tuned_on = "nothing"', 'tuned_on = "test"', "tuned_on is the test images"),
-        ('tuned_on = "nothing"', 'tuned_on = "luck"', "tuned_on"),
-        ("hours = 0.5", "hours = inf", "hours"),
+        ('tuned_on = "nothing"', 'tuned_on = "luck"', "tuned_on"), ("hours = 0.5", "hours = inf", "hours"),
         ("hours = 0.5", "hours = 0.5\nhuors = 1", "unknown key 'huors'. Did you mean 'hours'"),
-        ("hours = 0.5", "", "hours: is missing"),
-        ("hours = 0.5", "hours = ", "is not TOML"),
+        ("hours = 0.5", "", "hours: is missing"), ("hours = 0.5", "hours = ", "is not TOML"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_one_line(tmp_path, old: str, new: str, problem: str) -> None:
     assert old in GOOD
     (tmp_path / FILE).write_text(GOOD.replace(old, new, 1))
@@ -76,15 +64,8 @@ def test_a_card_that_is_missing_large_or_a_link_is_refused(tmp_path) -> None:
 
 def test_only_plain_https_addresses_are_linked() -> None:
     assert is_address("https://a.org/b?c=d#e")
-    no = (
-        "http://a.org",
-        "https://",
-        "https://a b.org",
-        'https://a.org/"x="',
-        "https://good@evil.org",
-        "//a.org",
-        "https://[x",
-    )
+    no = "http://a.org", "https://", "https://a b.org", 'https://a.org/"x="'
+    no += "https://good@evil.org", "//a.org", "https://[x"
     assert not any(map(is_address, no))
 
 
@@ -96,12 +77,9 @@ def with_rows(ids, split="validation"):
     good, truth = noisy(1.0), truth_of(NAME)
     rows = np.searchsorted(truth.image_id, ids)
     return Predictions(
-        [*good.image_id, *ids],
-        [*good.label, *truth.label[rows]],
-        [*good.prob, *([0.4] * len(ids))],
-        domain=[*good.domain, *truth.domain[rows]],
-        split=[*good.split, *([split] * len(ids))],
-    )
+        [*good.image_id, *ids], [*good.label, *truth.label[rows]], [*good.prob, *([0.4] * len(ids))],
+        domain=[*good.domain, *truth.domain[rows]], split=[*good.split, *([split] * len(ids))],
+    )  # fmt: skip
 
 
 def test_a_good_file_gets_the_order_grades_and_patients_of_the_truth(tmp_path) -> None:
@@ -162,7 +140,7 @@ def test_packing_twice_or_packing_the_packed_gives_the_same_bytes(good, tmp_path
     assert content(pack(good, tmp_path / "out")) == once
     assert content(pack(first, tmp_path / "again")) == once
     assert read_submission(first).key == read_submission(good).key == json.loads(once[MANIFEST])["key"]
-    assert find_submissions(tmp_path / "out") == [first]
+    assert module.find_submissions(tmp_path / "out") == [first]
 
 
 def test_a_file_that_was_changed_after_packing_is_named(good, tmp_path) -> None:

@@ -9,16 +9,8 @@ import pytest
 from retinabench.core.seeds import derive
 from retinabench.metrics.comparison import compare
 from retinabench.predictions.table import Predictions
-from retinabench.reports.papers.claims import (
-    CLAIMS,
-    Claim,
-    Judged,
-    JudgedClaim,
-    Number,
-    Statement,
-    judge_claims,
-    write_claims,
-)
+from retinabench.reports.papers import claims
+from retinabench.reports.papers.claims import CLAIMS, Claim, Judged, JudgedClaim, Number, Statement, judge_claims
 from support.fake_predictions import population
 from support.written_papers import run, severity_people
 
@@ -33,19 +25,16 @@ def of(above, below):
 @pytest.fixture(scope="module")
 def country():
     people = population(150, 100)
-    runs = {
-        name: [run(title, seed, people) for seed in range(3)]
-        for name, title in (("map", "MAP"), ("dropout", "MC dropout"))
-    }
+    titles = {"map": "MAP", "dropout": "MC dropout"}
+    runs = {name: [run(title, seed, people) for seed in range(3)] for name, title in titles.items()}
     return {"country": {name: (own, SEEDS) for name, own in runs.items()}}
 
 
 def test_a_difference_of_two_methods_is_that_of_the_comparison_engine(country):
     (claim,) = judge_claims(country, 100, 0, of(AUROC, Number(("map",), "country", "in_domain", "auroc")))
     models = country["country"]
-    known = compare(
-        models["dropout"][0], models["map"][0], bootstrap=100, seed=derive(0, "claims, country"), scores=["auroc"]
-    )
+    options = {"bootstrap": 100, "seed": derive(0, "claims, country"), "scores": ["auroc"]}
+    known = compare(models["dropout"][0], models["map"][0], **options)
     difference = known["in_domain"]["auroc"]
     (one,) = claim.statements
     assert (one.difference, one.low, one.high, one.p_holm) == pytest.approx(
@@ -85,7 +74,7 @@ def test_a_claim_on_images_of_one_class_is_undefined_and_says_why(country, tmp_p
     assert first.verdict == "undefined"
     assert "class" in str(first.statements[0].why)
     assert "no predictions of 'mfvi'" in str(first.statements[1].why)
-    write_claims(judged, tmp_path)
+    claims.write_claims(judged, tmp_path)
     stored = json.loads((tmp_path / "claims.json").read_text())["claims"]
     assert [one["verdict"] for one in stored] == [one.verdict for one in judged]
     assert (tmp_path / "claims.md").read_text().count("**6.") == len(CLAIMS)
@@ -94,13 +83,11 @@ def test_a_claim_on_images_of_one_class_is_undefined_and_says_why(country, tmp_p
 @pytest.mark.parametrize(
     ("parts", "verdict"),
     [
-        ([(1, 0.01), (2, 0.04)], "holds"),
-        ([(1, 0.01), (2, 0.2)], "not resolved"),
-        ([(1, 0.01), (-2, 0.01)], "contradicted"),
-        ([(1, 0.01), (math.nan, math.nan)], "holds"),
+        ([(1, 0.01), (2, 0.04)], "holds"), ([(1, 0.01), (2, 0.2)], "not resolved"),
+        ([(1, 0.01), (-2, 0.01)], "contradicted"), ([(1, 0.01), (math.nan, math.nan)], "holds"),
         ([(math.nan, math.nan)], "undefined"),
     ],
-)
+)  # fmt: skip
 def test_a_verdict_needs_every_statement(parts, verdict):
     statements = tuple(Judged("one", difference, p_holm=p) for difference, p in parts)
     assert JudgedClaim("1", "a claim", statements).verdict == verdict

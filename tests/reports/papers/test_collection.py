@@ -1,6 +1,5 @@
-"""Files are grouped by task, data set, criterion and method before they are measured."""
-
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -17,12 +16,9 @@ NORTH, SOUTH = population(80, 40, seed=1), population(60, 40, seed=2)
 def two_data_sets(**metadata):
     """Two methods with two seeds on two data sets under one kind of task, as a study labels its files."""
     about = {"task": "country_shift", "criterion": "in_domain_auroc", "data": "synthetic", **metadata}
-    return [
-        run(method, seed, people, dataset=name, **about)
-        for name, people in (("north", NORTH), ("south", SOUTH))
-        for method in ("MAP", "MC dropout")
-        for seed in range(2)
-    ]
+    sites = ("north", NORTH), ("south", SOUTH)
+    every = product(sites, ("MAP", "MC dropout"), range(2))
+    return [run(method, seed, people, dataset=name, **about) for (name, people), method, seed in every]
 
 
 def test_two_data_sets_under_one_task_have_tables_of_their_own(tmp_path, monkeypatch):

@@ -1,5 +1,3 @@
-"""Which methods are marked as best, on made methods whose true accuracies are known."""
-
 import numpy as np
 import pytest
 from scipy.stats import norm

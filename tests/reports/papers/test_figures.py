@@ -1,5 +1,3 @@
-"""What the figures of the papers share."""
-
 from dataclasses import replace
 
 import numpy as np
@@ -53,12 +51,8 @@ def test_what_is_missing_leaves_a_line_and_the_rest_stands(tmp_path, missing):
     lacking = [line for _, lines in found for line in lines]
     for drawing in (*made, *filos.filos_figures(collection.results[0], collection)):
         drawing.draw().draw_without_rendering()
-    says = {
-        "shifted": "Class-balanced",
-        "grades": "column 'grade'",
-        "classes": "Class-balanced",
-        "all but one": "ten images",
-    }
+    says = {"shifted": "Class-balanced", "grades": "column 'grade'", "classes": "Class-balanced"}
+    says["all but one"] = "ten images"
     assert any(says[missing] in line for line in lacking)
 
 

@@ -1,5 +1,3 @@
-"""Files without metadata take part by a CSV of labels; what does not fit is one line."""
-
 from dataclasses import replace
 
 import numpy as np

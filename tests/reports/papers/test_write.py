@@ -1,5 +1,3 @@
-"""Everything is written, listed, escaped and the same bytes every time."""
-
 import re
 import shutil
 from dataclasses import replace
@@ -55,9 +53,8 @@ def test_everything_is_written_and_listed(tmp_path, monkeypatch):
 
 def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("retinabench.reports.papers.write.figures_of", lambda *_: ([], []))
-    files = [
-        str(file) for file in write_runs(tmp_path, [run("MAP", k, PEOPLE, task="country_shift") for k in range(2)])
-    ]
+    runs = [run("MAP", k, PEOPLE, task="country_shift") for k in range(2)]
+    files = [str(file) for file in write_runs(tmp_path, runs)]
     out = tmp_path / "report"
     assert command(["report", *files, "--tables", "--out", str(out), "--bootstrap", "5", "-q"]) == 0
     assert capsys.readouterr().out.strip() == str(out / "papers" / "index.md")

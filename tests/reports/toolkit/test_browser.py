@@ -1,7 +1,5 @@
-"""The pages in a browser: the sliders show the numbers of the JSON, tables are sorted, nothing overflows a phone, axe finds no fault.
-
-One browser and one report serve all tests; each opens a page of its own.
-"""
+"""The pages in a browser: the sliders show the numbers of the JSON, tables are sorted, nothing overflows a phone, axe finds no
+fault. One browser and one report serve all tests; each opens a page of its own."""
 
 import json
 from dataclasses import replace
@@ -43,7 +41,6 @@ def clinic(tmp_path_factory, browser):
 
 @pytest.fixture
 def opened(browser, report):
-    """The report on a desktop, with the errors of its script."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.errors = []
     page.on("pageerror", lambda error: page.errors.append(str(error)))

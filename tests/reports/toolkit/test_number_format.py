@@ -1,5 +1,3 @@
-"""Numbers as text."""
-
 import math
 
 import pytest
@@ -35,12 +33,10 @@ def test_sign_of_a_quantity_needs_an_interval() -> None:
     [
         (Quantity(0.0512, 0.0491, 0.0533), "+0.0512 [+0.0491, +0.0533]"),
         (Quantity(0.05123, 0.05091, 0.05133), "+0.05123 [+0.05091, +0.05133]"),
-        (Quantity(0.62, 0.5, 0.75), "+0.62 [+0.50, +0.75]"),
-        (Quantity(12.34, -40, 55), "+12 [−40, +55]"),
-        (Quantity(0.5, 0.5, 0.5), "+0.500 [+0.500, +0.500]"),
-        (Quantity(0.5), "+0.500"),
+        (Quantity(0.62, 0.5, 0.75), "+0.62 [+0.50, +0.75]"), (Quantity(12.34, -40, 55), "+12 [−40, +55]"),
+        (Quantity(0.5, 0.5, 0.5), "+0.500 [+0.500, +0.500]"), (Quantity(0.5), "+0.500"),
     ],
-)
+)  # fmt: skip
 def test_decimals_follow_the_width_of_the_interval(quantity: Quantity, text: str) -> None:
     form = quantity.form(NumberFormat(3, signed=True))
     assert f"{form(quantity.value)} {form.interval(quantity.low, quantity.high)}".strip() == text

@@ -1,5 +1,3 @@
-"""The sliders' data: texts and thumbnails of the outcomes, whatever the file holds."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""The table model: what a cell, a column and a table are."""
-
 import csv
 import io
 import math
@@ -7,21 +5,8 @@ import re
 
 import pytest
 
-from retinabench.reports.toolkit.tables import (
-    Block,
-    Cell,
-    Column,
-    NumberFormat,
-    Place,
-    Row,
-    Table,
-    cell_text,
-    to_csv,
-    to_html,
-    to_latex,
-    to_markdown,
-    to_terminal,
-)
+from retinabench.reports.toolkit import tables
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, cell_text, to_latex, to_markdown, to_terminal
 from support.reading_pages import printed
 
 HOSTILE = "<b>|*_ [x](y) $a$ & 50 %"
@@ -32,7 +17,7 @@ def example() -> Table:
         Column("AUROC", "In-domain", "higher", facts={"set": "in_domain", "score": "auroc"}),
         Column("NLL", "In-domain", "lower", facts={"set": "in_domain", "score": "nll"}),
     ]
-    place = Place("MAP", "in_domain", "auroc")
+    place = tables.Place("MAP", "in_domain", "auroc")
     rows = [
         Row(
             "MAP",
@@ -41,7 +26,7 @@ def example() -> Table:
         Row(HOSTILE, [Cell.number(None, why="one class only"), Cell("-0.5 as text")], rule=True),
     ]
     return Table(
-        "What it shows.", [Block(columns, rows, "One set")], "Method", "A note.", "scores", "Scores", "4",
+        "What it shows.", [tables.Block(columns, rows, "One set")], "Method", "A note.", "scores", "Scores", "4",
         {"task": "drawn"},
     )  # fmt: skip
 
@@ -49,13 +34,13 @@ def example() -> Table:
 def test_cell_on_one_line() -> None:
     assert cell_text(Cell.number(0.9123, 0.9, 0.95)) == "0.91 [0.90, 0.95]"
     assert cell_text(Cell.number(0.9123, error=0.002)) == "0.912 ± 0.002"
-    assert cell_text(Cell.number(-0.25, form=NumberFormat(1, scale=100))) == "−25.0"
+    assert cell_text(Cell.number(-0.25, form=tables.NumberFormat(1, scale=100))) == "−25.0"
     assert cell_text(Cell.number(math.nan)) == "–"
-    assert cell_text(Cell.number(3, form=NumberFormat(0), below="over 2")) == "3 (over 2)"
+    assert cell_text(Cell.number(3, form=tables.NumberFormat(0), below="over 2")) == "3 (over 2)"
 
 
 def test_html_is_escaped_and_carries_exact_values() -> None:
-    page = to_html(example())
+    page = tables.to_html(example())
     assert "<b>" not in page
     assert "&lt;b&gt;" in page
     assert 'data-entry="MAP" data-set="in_domain" data-score="auroc" data-part="value" data-value="0.912345"' in page
@@ -105,7 +90,7 @@ def test_latex_label_that_begins_like_an_option() -> None:
 
 
 def test_csv_has_a_line_per_cell_with_all_digits() -> None:
-    rows = list(csv.DictReader(io.StringIO(to_csv(example()).decode())))
+    rows = list(csv.DictReader(io.StringIO(tables.to_csv(example()).decode())))
     assert len(rows) == 4
     first = rows[0]
     assert (first["table"], first["task"], first["method"], first["score"]) == ("scores", "drawn", "MAP", "auroc")
@@ -117,10 +102,8 @@ def test_csv_has_a_line_per_cell_with_all_digits() -> None:
 def wide() -> Table:
     columns = [Column(name) for name in ("sensitivity", "specificity", "precision", "accuracy", "share", "budget")]
     cells = [Cell.number(0.123456 + k / 10, 0.1 + k / 10, 0.15 + k / 10, 0.004) for k in range(5)]
-    rows = [
-        Row(name, [*cells, Cell("10,000 / 12,500")])
-        for name in ("a_rather_long_name_of_a_method.parquet", "microcanonical Langevin")
-    ]
+    names = "a_rather_long_name_of_a_method.parquet", "microcanonical Langevin"
+    rows = [Row(name, [*cells, Cell("10,000 / 12,500")]) for name in names]
     return Table.of("Many numbers", columns, rows)
 
 

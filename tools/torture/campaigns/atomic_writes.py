@@ -1,7 +1,5 @@
 """One file, written again and again by a process that is killed."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

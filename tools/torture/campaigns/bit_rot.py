@@ -4,8 +4,6 @@
 same result: never another one.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +22,7 @@ DAMAGES = 16  # of one batch
 RUN = "[a-z]*-mlp-seed-0-????????????"
 
 
+Read = Mapping[str, bytes]
 SCORE = "--task fundus-small --bootstrap 0 --json read/s.json"
 
 
@@ -42,29 +41,21 @@ class Case:
 
 
 CASES = (
-    Case("train map", 0.6),
-    Case("train swag", 0.7),
+    Case("train map", 0.6), Case("train swag", 0.7),
     Case("train map", 1, f"score {{f}}/{RUN}/predictions.parquet --json read/s.json --bootstrap 0"),
     Case("train map", 1, f"predict {{f}}/{RUN} --data {{i}}/other --out read/p.parquet"),
-    Case("train map", 1, f"export {{f}}/{RUN} --out read/model"),
-    Case("train ensemble", 0.6),
-    Case("train map", 1, f"report {{f}}/{RUN} --out read --bootstrap 0 --quiet"),
-    Case("prepare", 0.6),
+    Case("train map", 1, f"export {{f}}/{RUN} --out read/model"), Case("train ensemble", 0.6),
+    Case("train map", 1, f"report {{f}}/{RUN} --out read --bootstrap 0 --quiet"), Case("prepare", 0.6),
     Case("prepare", 1, "train --data {f} --out read --quiet model.name=mlp model.width=4 optimizer.epochs=1"),
-    Case("prepare", 1, "inspect {f} --out read --quiet"),
-    Case("fidelity run", 0.6),
-    Case("fidelity run", 1, f"fidelity score {{f}}/*/submission.npz {SCORE}"),
-    Case("fidelity reference", 0.6),
+    Case("prepare", 1, "inspect {f} --out read --quiet"), Case("fidelity run", 0.6),
+    Case("fidelity run", 1, f"fidelity score {{f}}/*/submission.npz {SCORE}"), Case("fidelity reference", 0.6),
     Case("fidelity reference"),
     Case("fidelity reference", 1, f"fidelity score {{i}}/submission.csv --reference {{f}}/r.npz {SCORE}"),
-    Case("examine", 0.7),
-    Case("tune"),
-    Case("benchmark"),
-)
+    Case("examine", 0.7), Case("tune"), Case("benchmark"),
+)  # fmt: skip
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One folder, some of its bytes."""
     plan = interposed()
     if plan is None:
         yield Outcome("bit_rot", "all", Verdict.SKIPPED, "needs Linux and a C compiler")
@@ -82,16 +73,15 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     reference, said = _read(case, base, kept)
     if said:
         raise RuntimeError(f"{case} cannot be read: {said}")
-    files = [
-        path for path in sorted(kept.rglob("*")) if path.is_file() and path.stat().st_size and "logs" not in path.parts
-    ]
+    every = sorted(path for path in kept.rglob("*") if "logs" not in path.parts)
+    files = [path for path in every if path.is_file() and path.stat().st_size]
     for _ in range(DAMAGES):
         yield _trial(case, base, kept, rng.choice(files).relative_to(kept), rng, reference)
 
 
 def _read(
     case: Case, base: Undisturbed, kept: Path, damage: Callable[[Path], None] = lambda out: None
-) -> tuple[Mapping[str, bytes], str]:
+) -> tuple[Read, str]:
     """Copy the folder, damage it, and run the command that reads it; return what it writes, or how it fails."""
     folder = fresh(base)
     shutil.rmtree(folder / "out")
@@ -104,9 +94,7 @@ def _read(
     return contents(folder / ("read" if case.reads else "out")), ""
 
 
-def _trial(
-    case: Case, base: Undisturbed, kept: Path, name: Path, rng: random.Random, reference: Mapping[str, bytes]
-) -> Outcome:
+def _trial(case: Case, base: Undisturbed, kept: Path, name: Path, rng: random.Random, reference: Read) -> Outcome:
     content = (kept / name).read_bytes()
     at, cut = rng.randrange(len(content)), rng.random() < 0.3
     other = content[:at] if cut else content[:at] + bytes([content[at] ^ (1 << rng.randrange(8))]) + content[at + 1 :]
@@ -134,7 +122,6 @@ def _trial(
 
 def _changed(base: Undisturbed, reference: Mapping[str, bytes], found: Mapping[str, bytes]) -> set[str]:
     """The files that differ, but for those in which two undisturbed commands differ, and for the lists of checksums."""
-    steady = {
-        path for path in {*reference, *found} if base.files.get(path, b"") is not None and Path(path).name != CHECKSUMS
-    }
+    every = {path for path in {*reference, *found} if Path(path).name != CHECKSUMS}
+    steady = {path for path in every if base.files.get(path, b"") is not None}
     return {path for path in steady if reference.get(path) != found.get(path)}

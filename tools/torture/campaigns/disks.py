@@ -4,8 +4,6 @@ A fault at an operation on files ends the command with one clear line, or has no
 fault, gives the files of an undisturbed run.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import random
@@ -42,7 +40,6 @@ ENVIRONMENTS: dict[str, dict[str, str | None]] = {
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One verb: faults at a range of its operations, a vanished folder, clocks that jump, odd names."""
     plan = interposed()
     if plan is None:
         yield Outcome("disks", "all", Verdict.SKIPPED, "needs Linux and a C compiler")
@@ -95,7 +92,6 @@ def _judged(row: str, case: str, verb: Verb, base: Undisturbed, folder: Path, ru
 
 
 def _vanished(verb: Verb, base: Undisturbed, after: float) -> Outcome:
-    """Delete the output folder while the command works."""
     folder = fresh(base)
     running = base.start(folder)
     running.until(after)
@@ -107,7 +103,6 @@ def _vanished(verb: Verb, base: Undisturbed, after: float) -> Outcome:
 
 
 def _clock(verb: Verb, base: Undisturbed, jump: float) -> Outcome:
-    """Let the clock jump from call to call."""
     folder = fresh(base)
     running = base.start(folder, first=lambda: _jumping(jump))
     return _judged("disks: clocks", f"{verb.name}: clock jumps by {jump:g} s", verb, base, folder, running)
@@ -120,14 +115,11 @@ def _jumping(jump: float) -> None:
 
 
 def _named(verb: Verb, base: Undisturbed, what: str, name: str) -> Outcome:
-    """Write into a folder of that name."""
     folder = fresh(base)
     (folder / "out").rmdir()
     parts = [Path(one).parts for one in base.arguments]
-    given = [
-        os.path.join(".", name, *own[1:]) if own[:1] == ("out",) else one
-        for own, one in zip(parts, base.arguments, strict=True)
-    ]
+    both = zip(parts, base.arguments, strict=True)
+    given = [os.path.join(".", name, *own[1:]) if own[:1] == ("out",) else one for own, one in both]
     running = replace(base, arguments=given).start(folder)
     ended = running.wait()
     same = set(contents(folder / name)) == set(base.files)  # some hold the name of their folder
@@ -135,7 +127,6 @@ def _named(verb: Verb, base: Undisturbed, what: str, name: str) -> Outcome:
 
 
 def _environment(verb: Verb, base: Undisturbed, what: str, changes: dict[str, str | None]) -> Outcome:
-    """Start an interpreter in another environment."""
     folder = fresh(base)
     ended = command(*base.arguments, cwd=folder, env=environment(**changes), seconds=PATIENCE)
     blank = (".html", ".svg", ".png", ".pdf")
@@ -164,6 +155,5 @@ def _mounted(verb: Verb, base: Undisturbed, readonly: bool) -> Outcome:
 
 
 def _mount(*arguments: str | Path) -> bool:
-    return (
-        shutil.which("mount") is not None and not subprocess.run(["mount", *arguments], capture_output=True).returncode
-    )
+    mount = shutil.which("mount")
+    return mount is not None and not subprocess.run([mount, *arguments], capture_output=True).returncode

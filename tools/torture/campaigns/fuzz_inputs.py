@@ -4,8 +4,6 @@ The inputs are those of `torture.verbs` and the files that one undisturbed run o
 answers, spaces, studies, prepared folders, checkpoints, posteriors, weights, references, submissions and certificates.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator
@@ -23,16 +21,12 @@ READERS = [verb for verb in VERBS if not verb.given and verb.name not in ("bench
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One verb; one file of its inputs is damaged in each trial, and its line in a list of checksums taken away."""
     verb, rng = READERS[seed % len(READERS)], random.Random(seed)
     inputs = scratch / "inputs"
     make_inputs(inputs, verb.needs)
     named = " ".join(verb.arguments(inputs))
-    files = [
-        path
-        for path in sorted(inputs.rglob("*"))
-        if path.is_file() and path.stat().st_size and str(inputs / path.relative_to(inputs).parts[0]) in named
-    ]
+    every = [path for path in sorted(inputs.rglob("*")) if path.is_file() and path.stat().st_size]
+    files = [path for path in every if str(inputs / path.relative_to(inputs).parts[0]) in named]
     drawn = []
     for _ in range(INPUTS if files else 0):
         path, kind = rng.choice(files).relative_to(inputs), rng.choice(KINDS)

@@ -3,8 +3,6 @@
 Valid tables must be read right, tables with one fault refused; damaged files are read right or refused in one clear line.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random
@@ -119,11 +117,9 @@ SYNONYMS: dict[str, Fault] = {
     "label": _renamed("label", "y_true", "Target", "LABEL"),
     "prob": _renamed("prob", "y_score", "Score", "PROB", "yprob"),
     "patient_id": _renamed("patient_id", "Patient_ID", "patientid", "patient", "subject_id", "PatientID", "Patient ID"),
-    "split": _renamed("split", "Split", "set", "SET"),
-    "domain": _renamed("domain", "Domain", "DOMAIN"),
-    "grade": _renamed("grade", "Grade"),
-    "uncertainty": _renamed("uncertainty", "Uncertainty"),
-}
+    "split": _renamed("split", "Split", "set", "SET"), "domain": _renamed("domain", "Domain", "DOMAIN"),
+    "grade": _renamed("grade", "Grade"), "uncertainty": _renamed("uncertainty", "Uncertainty"),
+}  # fmt: skip
 
 
 def numbers(truth: Truth) -> dict[str, dict[str, Any]]:
@@ -150,8 +146,6 @@ def numbers(truth: Truth) -> dict[str, dict[str, Any]]:
 
 
 def score_differs(truth: Truth) -> Check:
-    """Return the check that `scores.json` agrees with a table."""
-
     def check(folder: Path, printed: str) -> str:
         found = json.loads((folder / "scores.json").read_text())["sets"]
         wanted = numbers(truth)
@@ -191,7 +185,6 @@ def csv_valid(draw: st.DrawFn) -> Case:
 
 @st.composite
 def csv_faulty(draw: st.DrawFn) -> Case:
-    """A CSV with one fault."""
     name = draw(st.sampled_from(sorted(REFUSED)))
     fault, needed = REFUSED[name]
     truth = draw(TABLES.filter(lambda truth: all(key in truth.columns() for key in needed)))
@@ -201,7 +194,6 @@ def csv_faulty(draw: st.DrawFn) -> Case:
 
 @st.composite
 def csv_damaged(draw: st.DrawFn) -> Case:
-    """A CSV with damaged bytes, which is read or refused in one line."""
     truth, dialect = draw(TABLES), draw(dialects())
     content, said = draw(damages(csv_file(truth.columns(), dialect)))
     return Case("predictions, CSV", f"{said}; {dialect}", {"table": content}, SCORE)
@@ -225,7 +217,6 @@ def csv_cut(draw: st.DrawFn) -> Case:
 
 
 def of_package(truth: Truth) -> Predictions:
-    """The table as an object of this package."""
     arrays: dict[str, Any] = {name: np.array(values) for name, values in truth.others.items()}
     groups = {name: arrays.pop(name) for name in tables.FURTHER if name in arrays}
     about = {"method": "dropout", "seed": 3}
@@ -256,7 +247,6 @@ def binary_files(draw: st.DrawFn) -> Case:
 
 @st.composite
 def odd_arrays(draw: st.DrawFn) -> Case:
-    """An NPZ file of which one array is odd or of another length."""
     truth = draw(TABLES)
     n, rng = len(truth), random.Random(draw(st.integers(0, 2**32)))
     odd = (
@@ -274,6 +264,5 @@ STRATEGY = st.one_of(csv_valid(), csv_faulty(), csv_damaged(), csv_cut(), BINARY
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One batch of inputs."""
     perform(Case("", "", {"table": WHOLE}, SCORE), scratch / "warm")  # imports what every trial needs
     yield from trials(cases(STRATEGY, seed, INPUTS), scratch)

@@ -4,8 +4,6 @@ After each kill no process is left, every file is whole, and the same command, r
 run: byte for byte, but for those in which two undisturbed runs differ (they hold seconds).
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import tempfile
@@ -28,7 +26,6 @@ EVERY = "every_operation"  # the complete pass in the log
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One verb: a range of its operations, signals, copies at once, and kills at random times."""
     plan = interposed()
     if plan is None:
         yield Outcome("kills", "all", Verdict.SKIPPED, "needs Linux and a C compiler")
@@ -58,7 +55,6 @@ def _operations(count: int, turn: int) -> list[int]:
 def trial(
     verb: Verb, base: Undisturbed, plan: Plan, case: str, at: int = 0, kind: str = "", after: float = 0, row: str = ""
 ) -> Outcome:
-    """Disturb a command once, and judge what it left."""
     folder = fresh(base)
     if at:
         plan.set(folder / "out", at, What.KILL_TORN)
@@ -141,7 +137,6 @@ def kill_at_every_operation(verb: Verb, log: OutcomeLog, scratch: Path) -> None:
 
 
 def kill_verbs(names: Sequence[str], log: OutcomeLog) -> None:
-    """Kill the verbs of some names, or all of them for none, at each operation."""
     known = {verb.name: verb for verb in VERBS}
     if unknown := sorted(set(names) - set(known)):
         raise SystemExit(f"torture: error: no command {unknown[0]!r}; there are {', '.join(known)}")

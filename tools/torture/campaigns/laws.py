@@ -1,7 +1,5 @@
 """Laws: maps of a file whose effect on every number of a result is known, through the commands and every format."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import functools
@@ -92,7 +90,6 @@ class Law:
 
 
 def column(name: str, change: Callable[[Any], Any]) -> Callable[[Columns], Columns]:
-    """Change every cell of a column."""
     return lambda columns: {**columns, name: [change(cell) for cell in columns[name]]}
 
 
@@ -128,9 +125,8 @@ def renamed(name: str, names: Mapping[Any, Any]) -> Law:
         found = walk(found, change)
         for part in found.get("sets", {}).values():
             for group in part["subgroups"]["groups"]:
-                group["value"] = (
-                    shown.get(group["value"], group["value"]) if group["column"] == name else group["value"]
-                )
+                if group["column"] == name:
+                    group["value"] = shown.get(group["value"], group["value"])
         return found
 
     return Law(column(name, lambda cell: names.get(cell, cell)), expect, ("clinic", "report"))
@@ -197,7 +193,6 @@ LAWS: dict[str, Law] = {
 
 
 def write(columns: Columns, path: Path, law: Law) -> None:
-    """Write a table by other libraries than ours."""
     if law.form == "parquet":
         pa.parquet.write_table(table(columns), path)
     elif law.form == "npz":
@@ -211,7 +206,6 @@ def write(columns: Columns, path: Path, law: Law) -> None:
 
 
 def write_concepts(columns: Columns, folder: Path, law: Law) -> None:
-    """Write two concepts of every image: their truth, and what a model says of them."""
     edema, scar = ([int(p > limit) for p in columns["prob"]] for limit in (0.5, 0.4))
     truth = {"edema": columns["label"], "scar": [int(p > 0.5) for p in columns["other"]]}
     for name, cells in (("truth", truth), ("answers", {"edema": edema, "scar": scar})):
@@ -219,17 +213,14 @@ def write_concepts(columns: Columns, folder: Path, law: Law) -> None:
 
 
 def table(columns: Columns) -> pa.Table:
-    """Return a table with the type of each column; empty cells are missing."""
     return pa.table({name: [None if cell == "" else cell for cell in cells] for name, cells in columns.items()})
 
 
 def arrays(columns: Columns) -> dict[str, Any]:
-    """Return plain arrays: numbers, with NaN for empty cells, or text."""
     return {name: np.array([math.nan if (name, cell) == ("age", "") else cell for cell in cells]) for name, cells in columns.items()}  # fmt: skip
 
 
 def predictions(columns: Columns, form: str) -> rb.Predictions:
-    """Return a table through the Python interface."""
     if form == "frame":
         return rb.Predictions.from_dataframe(table(columns))
     known = arrays(columns)
@@ -258,33 +249,25 @@ def result(columns: Columns, command: str, folder: Path, law: Law) -> Json:
         code = run([*words(command, folder), *(f"{folder}/{part}.csv" for part in "cd"[: law.parts - 1])])
     if code not in (0, 3, 4):
         return {"code": code, "error": printed.getvalue()}
-    files = {"report": ("page/scores.json", "page/policies.json"), "examine": ("page/examination.json",)}.get(
-        command, ("o.json",)
-    )
+    pages = {"report": ("page/scores.json", "page/policies.json"), "examine": ("page/examination.json",)}
+    files = pages.get(command, ("o.json",))
     parts = [json.loads((folder / name).read_text()) for name in files]
     if command == "monitor":
         del parts[0]["certificate"], parts[0]["headline"]  # its checksum; a sentence with dates
     if command == "apply":
         with (folder / "lists" / "a-actions.csv").open(encoding="utf-8", newline="") as handle:
-            rows = {
-                row.pop("image_id"): {**row, "uncertainty": float(row["uncertainty"])} for row in csv.DictReader(handle)
-            }
-        parts = [
-            parts[0]["drift"],
-            *({name: line[name] for name in ("images", "patients")} for line in parts[0]["files"]),
-            {"rows": rows},
-        ]
+            rows = {r.pop("image_id"): {**r, "uncertainty": float(r["uncertainty"])} for r in csv.DictReader(handle)}
+        counts = [{name: line[name] for name in ("images", "patients")} for line in parts[0]["files"]]
+        parts = [parts[0]["drift"], *counts, {"rows": rows}]
     return parts[0] if len(parts) == 1 else {"parts": parts}
 
 
 def words(command: str, folder: Path, out: str = "o.json") -> list[str]:
-    """Return the words of a command on the files of a folder."""
     return [word.replace("o.json", out).replace("@", str(folder)) for word in f"{WORDS[command]} --quiet".split()]
 
 
 @functools.cache
 def known(seed: int, command: str, folder: Path) -> Json:
-    """Return the result of the table as it is."""
     return result(base(seed), command, folder / f"base-{command}", Law(dict))
 
 
@@ -311,17 +294,14 @@ def difference(found: Json, wanted: Json, leave: str = "", place: str = "") -> s
 
 
 def broken(name: str, command: str, seed: int, folder: Path) -> str:
-    """Return how a command breaks a law, "" where it keeps it."""
     law = LAWS[name]
     first = known(seed, command, folder)
     wanted = law.expect(first)
-    return str(first.get("error", "")) or difference(
-        result(law.change(base(seed)), command, folder / f"{name}-{command}", law), wanted, law.leave
-    )
+    found = result(law.change(base(seed)), command, folder / f"{name}-{command}", law)
+    return str(first.get("error", "")) or difference(found, wanted, law.leave)
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One table, under a part of the laws."""
     every = [(name, command, seed, scratch) for name, law in LAWS.items() for command in law.commands]
     trials = sorted(every[seed % 5 :: 5], key=lambda one: one[1])  # commands of one kind share the result of the table
     ends = isolated_each(lambda one: broken(*one), trials, seconds=120, together=len(trials))

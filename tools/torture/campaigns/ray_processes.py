@@ -4,8 +4,6 @@ The command ends, with one clear line or with its results; none of the cluster's
 without Ray, finds the runs and gives the files of an undisturbed search.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os
@@ -30,7 +28,6 @@ KINDS = {"worker": "ray::", "node": "raylet/raylet", "head": "gcs/gcs_server"}
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """A kill of each kind at a random moment."""
     if importlib.util.find_spec("ray") is None:
         yield Outcome(ROW, "all", Verdict.SKIPPED, "Ray is not installed")
         return

@@ -4,8 +4,6 @@ Bombs are small files that stand for huge ones; each must be refused, or read, w
 pickles a witness tells whether any was followed. Names must stay text in every page, spreadsheet, terminal and document.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import getpass
@@ -46,7 +44,6 @@ PREPARE = (
 
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
-    """One batch: every attack once, with random sizes and names."""
     random = np.random.default_rng([seed, 0x57A])
     warm = Case("", "", {"t.csv": WHOLE}, _score("t.csv"))
     perform(warm, scratch / "warm")  # imports what every trial needs
@@ -58,7 +55,6 @@ def _score(name: str) -> list[str]:
 
 
 def bombs(random: np.random.Generator) -> Iterator[Case]:
-    """Yield one bomb of every kind, of random size."""
     power, depth = int(random.integers(6, 13)), int(10 ** random.uniform(2, 5))
     length, wide = int(10 ** random.uniform(4, 6)), int(10 ** random.uniform(3, 5.3))
     plan, look = ["benchmark", "@/s.toml", "--plan"], ["inspect", "@/p"]
@@ -106,26 +102,21 @@ def zeros(rows: int, method: int = zipfile.ZIP_DEFLATED) -> bytes:
 
 
 def dictionary(length: int) -> bytes:
-    """Return a Parquet file in which a million rows name one long text."""
     rows = 10**6
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), ["x" * length])
     sink = io.BytesIO()
-    pa.parquet.write_table(
-        pa.table({"image_id": column, "label": np.zeros(rows, np.int8), "prob": np.zeros(rows)}), sink
-    )
+    table = pa.table({"image_id": column, "label": np.zeros(rows, np.int8), "prob": np.zeros(rows)})
+    pa.parquet.write_table(table, sink)
     return sink.getvalue()
 
 
 def wide_csv(columns: int) -> bytes:
-    """Return a CSV of many columns."""
     head = ",".join(f"c{k}" for k in range(columns))
     rows = [f"i{r},{r % 2},0.5{',1' * columns}" for r in range(3)]
     return "\n".join([f"image_id,label,prob,{head}", *rows, ""]).encode()
 
 
 def png(side: int) -> bytes:
-    """Return a PNG of a few bytes that claims a side."""
-
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
@@ -135,13 +126,11 @@ def png(side: int) -> bytes:
 
 
 def jpeg(side: int) -> bytes:
-    """Return the beginning of a JPEG that claims a side."""
     frame = struct.pack(">BHHB", 8, side, side, 1) + b"\x01\x11\x00"
     return b"\xff\xd8\xff\xc0" + struct.pack(">H", len(frame) + 2) + frame + b"\xff\xd9"
 
 
 def bmp(side: int) -> bytes:
-    """Return a BMP header that claims a side."""
     return b"BM" + struct.pack("<IHHIIiiHHIIiiII", 58, 0, 0, 54, 40, side, side, 1, 24, 0, 4, 0, 0, 0, 0) + bytes(4)
 
 
@@ -156,13 +145,11 @@ def zip_file(members: Mapping[str, bytes], method: int = zipfile.ZIP_STORED, cla
 
 
 def zips(count: int) -> bytes:
-    """Return a zip of compressed zips of 60 MB of zeros each."""
     inner = zip_file({"zeros.bin": bytes(60 * 10**6)})
     return zip_file({f"{number}.zip": inner for number in range(count)}, zipfile.ZIP_DEFLATED)
 
 
 def claiming(size: int) -> bytes:
-    """Return a zip whose directory claims that an image has `size` bytes."""
     return zip_file({"a.png": b"x"}, claimed=size)
 
 
@@ -172,7 +159,6 @@ SHARDS = (
 
 
 def paths(random: np.random.Generator) -> Iterator[Case]:
-    """Yield hostile names and links in prepared folders and archives."""
     for name in SHARDS:
         write = partial(prepared, name)
         yield Case("strangers/paths", f"shard {name!r}", {}, ("inspect", "@/p"), unharmed, "refuse", write)
@@ -201,7 +187,6 @@ def codes(random: np.random.Generator) -> Iterator[Case]:
 
 
 def unharmed(folder: Path, printed: str) -> str:
-    """Return what was done outside the rules."""
     return "code ran" if (folder / "harm").exists() else ""
 
 
@@ -238,7 +223,6 @@ NUMBER = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?")
 
 
 def names(random: np.random.Generator) -> Iterator[Case]:
-    """Yield each verb that writes names, on names drawn at random."""
     for _ in range(3):
         drawn = [" ".join(random.choice(PIECES, random.integers(1, 3))) for _ in range(8)]
 
@@ -273,9 +257,8 @@ def wrong(folder: Path, printed: str) -> str:
             continue
         text = path.read_bytes().decode("utf-8", "replace")
         found = {".html": _html, ".csv": _csv, ".json": _json}.get(path.suffix, _text)(text)
-        private = [
-            word for word in (str(folder), getpass.getuser(), socket.gethostname()) if len(word) > 4 and word in text
-        ]
+        words = str(folder), getpass.getuser(), socket.gethostname()
+        private = [word for word in words if len(word) > 4 and word in text]
         if found or private:
             return f"{path.relative_to(folder)} {found or f'holds {private[0]}'}"
     return ""
@@ -289,7 +272,6 @@ class _Page(HTMLParser):
         self.found: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note scripts, handlers and addresses that are not of this page."""
         if tag in ("script", "iframe", "object", "embed", "base", "link"):
             self.found.append(tag)
         for name, value in attrs:

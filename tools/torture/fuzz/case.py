@@ -1,7 +1,5 @@
 """One input of a reader: the files, the command that reads them, and what an accepted reading must agree with."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import warnings
@@ -51,9 +49,8 @@ def cases(strategy: SearchStrategy[Case], seed: int, count: int) -> list[Case]:
     Many short draws, since Hypothesis makes later examples of one draw out of earlier ones.
     """
     found: dict[object, Case] = {}
-    few = settings(
-        max_examples=10, phases=[Phase.generate], database=None, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    checks, phases = list(HealthCheck), [Phase.generate]
+    few = settings(max_examples=10, phases=phases, database=None, deadline=None, suppress_health_check=checks)
     for part in range(count):
         if len(found) >= count:
             break
@@ -74,9 +71,8 @@ def trials(drawn: Sequence[Case], scratch: Path) -> Iterator[Outcome]:
     ends = isolated_each(lambda one: perform(*one), [*zip(drawn, folders, strict=True)], together=TOGETHER)
     for number, (case, ended) in enumerate(zip(drawn, ends, strict=True)):
         if ended.broken or ended.code:
-            places = [
-                line for line in ended.traceback.splitlines() if line.startswith("  File ") and "/retinabench/" in line
-            ]
+            lines = [line for line in ended.traceback.splitlines() if line.startswith("  File ")]
+            places = [line for line in lines if "/retinabench/" in line]
             place = places[-1].strip()[-90:] if places else "?"
             verdict, detail = Verdict.FAILED, ended.broken or f"{ended.error[:200]} at {place}"
         else:
@@ -111,7 +107,6 @@ def perform(case: Case, folder: Path) -> tuple[Verdict, str]:
 
 
 def judge(case: Case, folder: Path, code: int, printed: str, warned: Sequence[str]) -> tuple[Verdict, str]:
-    """Compare how a command ended with how it may end."""
     errors = [line for line in printed.splitlines() if line.startswith("retinabench: error: ")]
     said = errors[0][20:] if errors else ""
     if warned:

@@ -1,7 +1,5 @@
 """What happens to the bytes of a file: flipped bits, cuts, lost, repeated and foreign pieces."""
 
-from __future__ import annotations
-
 import random
 
 from hypothesis import strategies as st
@@ -22,22 +20,17 @@ def damaged(content: bytes, kind: str, place: int, random_state: random.Random) 
     before, after = content[:place], content[place:]
     changed = {
         "flip": before + bytes([after[0] ^ (1 << random_state.randrange(8))]) + after[1:],
-        "byte": before + bytes([random_state.randrange(256)]) + after[1:],
-        "cut": before,
-        "drop": before + after[length:],
-        "insert": before + random_state.choice(SNIPPETS) + after,
-        "repeat": before + after[:length] + after,
-        "zeros": before + bytes(len(after[:length])) + after[length:],
+        "byte": before + bytes([random_state.randrange(256)]) + after[1:], "cut": before,
+        "drop": before + after[length:], "insert": before + random_state.choice(SNIPPETS) + after,
+        "repeat": before + after[:length] + after, "zeros": before + bytes(len(after[:length])) + after[length:],
         "swap": before + after[length : 2 * length] + after[:length] + after[2 * length :],
-        "append": content + random_state.choice(SNIPPETS),
-        "empty": b"",
-    }
+        "append": content + random_state.choice(SNIPPETS), "empty": b"",
+    }  # fmt: skip
     return changed[kind]
 
 
 @st.composite
 def damages(draw: st.DrawFn, content: bytes, *, most: int = 2) -> tuple[bytes, str]:
-    """Draw one or two damages of a content, and their description."""
     said = []
     for _ in range(draw(st.integers(1, most))):
         kind = draw(st.sampled_from((*KINDS[:2], *KINDS)))  # single bits and bytes twice as often

@@ -1,7 +1,5 @@
 """Predictions tables of which everything is known, and their files in every format and dialect, by other libraries than ours."""
 
-from __future__ import annotations
-
 import csv
 import io
 import random
@@ -36,7 +34,6 @@ class Truth:
 
     @property
     def width(self) -> int:
-        """Samples of an image."""
         return len(self.samples[0])
 
     def columns(self) -> Columns:
@@ -47,7 +44,6 @@ class Truth:
 
 @st.composite
 def truths(draw: st.DrawFn) -> Truth:
-    """Draw a valid table of up to 30 images."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     n, word = draw(st.integers(2, 30)), draw(st.sampled_from(WORDS))
     width, digits = draw(st.sampled_from((1, 1, 1, 2, 3, 6))), draw(st.sampled_from((2, 4, 17)))
@@ -93,7 +89,6 @@ class Dialect:
 
 @st.composite
 def dialects(draw: st.DrawFn) -> Dialect:
-    """Draw a usual dialect."""
     delimiter = draw(st.sampled_from((",", ",", ";", "\t")))
     return Dialect(
         delimiter, "," if delimiter != "," and draw(st.booleans()) else ".", draw(st.booleans()),
@@ -104,7 +99,6 @@ def dialects(draw: st.DrawFn) -> Dialect:
 
 
 def csv_file(columns: Columns, dialect: Dialect = Dialect()) -> bytes:
-    """Write columns as a CSV."""
     table = pd.DataFrame(columns)
     if dialect.shuffled:
         table = table[random.Random(dialect.shuffled).sample(list(columns), len(columns))]
@@ -138,7 +132,6 @@ def parquet_file(truth: Truth, rng: random.Random, *, single: bool = False) -> b
 
 
 def as_float32(truth: Truth) -> Truth:
-    """The table as single-precision numbers hold it."""
     return replace(truth, samples=np.array(truth.samples, np.float32).tolist())
 
 
