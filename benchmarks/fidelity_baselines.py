@@ -3,9 +3,9 @@
     python benchmarks/fidelity_baselines.py fidelity-runs [--add] [--data idrid=data/idrid] [--reference TASK=FILE] [--out FOLDER]
 
 Reads every submission below the folders as the board does, leaves out those that it would not rank, and writes one compact file
-per task into the data package (`retinabench-references`), in place of what is there or, with `--add`, of its rows of the same title, seed and tier. A task whose data
-or reference are not at hand is left out, and named. Of a classification it prints, per tier, the share of the variance of one run's
-agreement and total variation that its seed carries: where that is large, a task needs more seeds.
+per task into the data package (`retinabench-references`), in place of what is there or, with `--add`, of its rows of the same title and tier
+that have the same seed or other settings. A task whose data or reference are not at hand is left out, and named. Of a classification it prints,
+per tier, the share of the variance of one run's agreement and total variation that its seed carries: where that is large, a task needs more seeds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolkit import parse
 from retinabench.core.errors import InputError
 from retinabench.fidelity.distances import agreement, total_variation
 from retinabench.fidelity.leaderboard.files import find_submissions, make_evaluator, task_of
-from retinabench.fidelity.leaderboard.shipped import FOLDER, pack, shipped_submissions
+from retinabench.fidelity.leaderboard.shipped import FOLDER, pack, settings_of, shipped_submissions
 from retinabench.fidelity.scoring.measures import decided, nearness
 from retinabench.fidelity.submissions.submission import Submission, read_submission
 from retinabench.fidelity.targets.target import TARGETS
@@ -55,8 +55,8 @@ def main() -> None:
             else:
                 found.append(one)
         if options.add:
-            new = {row_of(one) for one in found}
-            found += [one for one in shipped_submissions(target, evaluator.data.sha256) if row_of(one) not in new]
+            shipped = shipped_submissions(target, evaluator.data.sha256)
+            found += [old for old in shipped if not any(replaces(one, old) for one in found)]
         if found:
             path = pack(target, evaluator.data.sha256, found, options.out)
             print(f"{task}: {len(found)} submissions, {path.stat().st_size:,} bytes")
@@ -65,9 +65,12 @@ def main() -> None:
                 print(seed_shares(found, evaluator.reference.probs, known))
 
 
-def row_of(one: Submission) -> tuple[str, int | None, float | None]:
-    """Return what a row of the board has alone: an entry whose settings changed replaces itself."""
-    return one.title, one.about.seed, one.about.budget.limit if one.about.budget else None
+def replaces(one: Submission, old: Submission) -> bool:
+    """Tell whether a row replaces one of its title and tier: that of its seed, and all that have other settings."""
+    tiers = [row.about.budget.limit if row.about.budget else None for row in (one, old)]
+    if (one.title, tiers[0]) != (old.title, tiers[1]):
+        return False
+    return one.about.seed == old.about.seed or settings_of(one) != settings_of(old)
 
 
 def seed_shares(found: Sequence[Submission], reference: NDArray[np.floating], known: NDArray[np.bool_]) -> str:

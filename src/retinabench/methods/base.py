@@ -102,11 +102,12 @@ class Method(Protocol):
 class FidelitySettings(Frozen):
     """An entry of the fidelity benchmark: the settings under which a method takes part.
 
-    All entries train on the stated posterior, in batches of 50, until the last epoch. Rates, widths and numbers of members
-    are those that `retinabench fidelity tune` chose on development targets.
+    All entries train on the stated posterior, in batches of 50, until the last epoch. Widths, numbers of members and the rates of regressions are those
+    that `retinabench fidelity tune` chose on development targets, the rates of classifications those of `docs/tables/fidelity-search.csv`.
 
-    In `method`, the values "prior_precision" and "prior_std" stand for the target's numbers, and "X per point" for X times the number of its training
-    points. Without `epochs` in `optimizer` as many are trained as the budget allows.
+    A table by tier, such as {100: 0.02, 1000: 0.007}, has one value for each budget: that of the tier nearest to it by logarithm. In `method`, the values
+    "prior_precision" and "prior_std" stand for the target's numbers, and "X per point" for X times the number of its training points. Without `epochs` in
+    `optimizer` as many are trained as the budget allows.
     """
 
     name: str

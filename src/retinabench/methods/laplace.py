@@ -337,10 +337,10 @@ FIDELITY = tuple(
         title,
         {"weights": weights, "samples": 100, "prior_precision": "prior_precision"},
         ADAM,
-        tuned={"optimizer.lr": (0.0068, 0.0085)},
+        tuned={"optimizer.lr": (rate, 0.0085)},
     )
-    for name, title, weights in (
-        ("laplace", "last-layer Laplace", "last_layer"),
-        ("laplace-diagonal", "diagonal Laplace", "diagonal"),
+    for name, title, weights, rate in (
+        ("laplace", "last-layer Laplace", "last_layer", 0.0068),
+        ("laplace-diagonal", "diagonal Laplace", "diagonal", {100: 0.068, 1000: 0.0068}),
     )
 )

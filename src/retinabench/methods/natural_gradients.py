@@ -284,7 +284,11 @@ class Ivon(NaturalGradient):
                 "member": {"name": "ivon", "samples": 64, "train_samples": 1, "beta2": 0.9995},
             },
             FALLING_RATE,
-            tuned={"optimizer.lr": (0.012, 0.012), "method.members": (None, 6), "method.member.std": (0.017, 0.012)},
+            tuned={
+                "optimizer.lr": ({100: 0.38, 1000: 0.012}, 0.012),
+                "method.members": (None, 6),
+                "method.member.std": (0.017, 0.012),
+            },
             searched={
                 "method.members": {"choices": [6, 10, 16]},
                 "method.member.std": log_range(0.01, 0.1),

@@ -1,6 +1,8 @@
 """Entries, their budget, and the search for their settings."""
 
+import csv
 import json
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +56,26 @@ def test_every_entry_targets_the_stated_posterior_within_the_budget(name):
             assert run.method.prior_precision == pytest.approx(1 / one.prior_variance)
         if "prior_stddev" in type(run.method).model_fields:
             assert run.method.prior_stddev**2 == pytest.approx(one.prior_variance)
+
+
+@pytest.mark.parametrize(("budget", "rate"), [(10, 0.02), (316, 0.02), (317, 0.007), (10_000, 0.007)])
+def test_a_budget_between_tiers_has_the_rate_of_the_nearest_by_logarithm(budget, rate):
+    assert (
+        run_of({"name": "map"}, budget, lr={100: 0.02, 1000: 0.007}).optimizer.lr == rate
+    )  # 316² < 100 · 1,000 < 317²
+
+
+def test_an_entry_has_the_rate_that_was_nearest_in_the_search_of_its_tier():
+    table = Path(__file__).parents[3] / "docs" / "tables" / "fidelity-search.csv"
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    for name, tier in {(row["entry"], row["gradients"]) for row in rows}:
+        own = [row for row in rows if (row["entry"], row["gradients"]) == (name, tier)]
+        best = min(own, key=lambda row: float(row["total variation"]))
+        head, large = (
+            entry_run(entry(name), TARGETS[task], 100, float(tier), 0) for task in ("drawn-head", "fundus-100")
+        )
+        assert (name, head.optimizer.lr) == (name, float(best["rate"]))
+        assert large.optimizer.lr == entry_run(entry(name), TARGETS["drawn-head"], 100, 1000, 0).optimizer.lr
 
 
 def search(monkeypatch, tmp_path, reference, chosen, name="map", trials=3, **space):

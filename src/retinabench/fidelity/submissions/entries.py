@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from math import sqrt
+from math import log, sqrt
 from typing import Any
 
 from retinabench.core.errors import InputError, nearest
@@ -64,6 +64,9 @@ def check_plan(run: Run, limit: float) -> None:
 UNTRAINED_TITLES = {"nngp": "infinite width (NNGP)", "ntk": "infinite width (NTK)"}
 
 PER_POINT = " per point"
+LARGE = (
+    10_000  # weights of a network above which rates are those of 1,000 gradients, which `fundus-small` (61,581) decided
+)
 
 
 @cache
@@ -104,14 +107,16 @@ def entry_run(
     }  # fmt: skip
     for word in overrides:
         override(tree, word)
-    run = load_run(**_of_target(tree, target))
+    run = load_run(**_of_target(tree, target, 1000 if target.parameters > LARGE else budget))
     return run if "epochs" in tree["optimizer"] else within(run, budget)
 
 
-def _of_target(value: Any, target: Target) -> Any:
-    """Replace the names of the target's numbers by the numbers, in nested tables too."""
+def _of_target(value: Any, target: Target, budget: float) -> Any:
+    """Replace the names of the target's numbers by the numbers, and a table by tier by the value of the nearest tier, in nested tables too."""
     if isinstance(value, dict):
-        return {key: _of_target(inner, target) for key, inner in value.items()}
+        if tiers := [key for key in value if isinstance(key, int)]:
+            return value[min(tiers, key=lambda tier: abs(log(budget / tier)))]
+        return {key: _of_target(inner, target, budget) for key, inner in value.items()}
     numbers = {"prior_precision": 1 / target.prior_variance, "prior_std": sqrt(target.prior_variance)}
     if isinstance(value, str) and value.endswith(PER_POINT):
         return float(value.removesuffix(PER_POINT)) * target.train

@@ -113,16 +113,10 @@ def tune(
             message, seconds = "", 0.0
             scores: dict[str, float | None] = {}
             try:
+                words = [f"{key}={value}" for key, value in item.work.items()]
                 file = run_entry(
-                    name,
-                    target,
-                    source,
-                    budget=budget,
-                    seed=seed,
-                    out=out / "runs",
-                    overrides=[f"{key}={value}" for key, value in item.work.items()],
-                    resources=resources,
-                )
+                    name, target, source, budget=budget, seed=seed, out=out / "runs", overrides=words, resources=resources,
+                )  # fmt: skip
                 submission = read_submission(file, target, len(data.test), data.sha256)
                 about = submission.about
                 assert about.budget is not None
