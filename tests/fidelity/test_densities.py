@@ -68,7 +68,7 @@ def test_gradient_namespace_and_program_agree_with_the_density(name):
     data = json.loads(json.dumps(problem.data))
     assert function(weights, np, **data) == pytest.approx(values)
     declared = re.search(r"data \{(.*?)\}\nparameters", problem.stan, re.DOTALL)
-    assert set(data) <= set(re.findall(r"(\w+);", declared[1] if declared else ""))
+    assert set(data) == set(re.findall(r"(\w+);", declared[1] if declared else ""))
 
 
 def test_closed_forms_are_those_of_scipy():
@@ -244,3 +244,20 @@ def test_jax_traces_and_differentiates_a_density(name):
     w = 0.5 * np.random.default_rng(0).standard_normal(problem.dimension)
     slope = jax.jit(jax.grad(lambda w: problem.log_density(w, jnp)))(w)
     assert np.asarray(slope) == pytest.approx(problem.gradient(w), rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # those of PyStan
+@pytest.mark.parametrize("name", NAMES)
+def test_stan_compiles_the_text_of_a_density_and_agrees(name):
+    """Up to a constant, at 20 points; PyStan takes minutes to compile one. Both are sums of float64: observed are 1e-15, relative."""
+    stan = pytest.importorskip("stan", reason="PyStan is not installed")
+    problem = rb.fidelity.problem(name)
+    model = stan.build(problem.stan, data=problem.data)
+    weights = 0.5 * problem.start * np.random.default_rng(0).standard_normal((20, problem.dimension))
+    values = np.array([model.log_prob(w) for w in weights.tolist()]) - problem.log_density(weights)
+    assert values == pytest.approx(
+        np.full(20, values[0]), rel=1e-12, abs=1e-12 * np.abs(problem.log_density(weights)).max()
+    )
+    slopes = np.array([model.grad_log_prob(w) for w in weights.tolist()])
+    assert slopes == pytest.approx(problem.gradient(weights), rel=1e-10, abs=1e-12 * np.abs(slopes).max())

@@ -16,8 +16,9 @@ from retinabench.fidelity.targets.data import load
 from retinabench.fidelity.targets.density import Density
 from retinabench.fidelity.targets.target import TARGETS
 from retinabench.methods import chains
-from retinabench.methods.chains import SAMPLERS, Counted, Prior
+from retinabench.methods.chains import Counted, Prior
 from retinabench.methods.registry import METHODS
+from retinabench.methods.samplers import SAMPLERS
 from retinabench.methods.settings import Optimizer, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
 from retinabench.methods.training.likelihood import Bernoulli

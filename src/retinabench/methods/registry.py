@@ -32,6 +32,7 @@ METHODS: Registry[Any] = Registry(
         "nuts": "retinabench.methods.samplers:Nuts",
         "mclmc": "retinabench.methods.samplers:Mclmc",
         "mile": "retinabench.methods.samplers:Mile",
+        "pathfinder": "retinabench.methods.samplers:Pathfinder",
         "multiswag": "retinabench.methods.swag:MultiSwag",
         "anchored": "retinabench.methods.anchored:Anchored",
         "sequential_anchored": "retinabench.methods.anchored:SequentialAnchored",

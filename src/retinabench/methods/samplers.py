@@ -1,4 +1,4 @@
-"""Samplers of the posterior of all weights by full-batch gradients, for heads and small networks; the chains are those of `chains.py`.
+"""Samplers of the posterior of all weights by full-batch gradients, for heads and small networks, by `chains.py` and `pathfinder.py`.
 
 Letters: K chains, P trained weights, S posterior samples.
 """
@@ -22,6 +22,7 @@ from retinabench.core.random_streams import torch_generator
 from retinabench.data.loader import Batches
 from retinabench.methods import chains
 from retinabench.methods.base import FidelitySettings, as_config, fidelity_entry
+from retinabench.methods.pathfinder import pathfinder
 from retinabench.methods.posteriors import CollectedPosterior
 from retinabench.methods.settings import MethodConfig, Optimizer, TargetPosterior, TrainingRun
 from retinabench.methods.training.checkpoint import Checkpoint
@@ -32,6 +33,7 @@ from retinabench.methods.training.posterior import State
 
 FEWEST_GRADIENTS = 20  # one for each of the trajectories that a chain makes at least
 MOST_STATES = 1000  # of an entry of the fidelity benchmark
+SAMPLERS = {**chains.SAMPLERS, "pathfinder": pathfinder}
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -116,7 +118,7 @@ class ChainConfig(MethodConfig):
 
     @property
     def sampler(self) -> str:
-        """The name in `chains.SAMPLERS`."""
+        """The name in `SAMPLERS`."""
         return self.name
 
     def gradients_per_example(self, optimizer: Optimizer) -> float:
@@ -159,7 +161,7 @@ class Chains:
         kind = "exact sampler" if name in chains.EXACT else "approximate sampler"
         generator = torch_generator("cpu", run.seed, kind, name, *stream)
         with checkpoint.progress.track(checkpoint.title, budget, unit="steps") as advance:
-            kept = torch.cat(chains.SAMPLERS[name](prior, counted, budget, generator, advance))
+            kept = torch.cat(SAMPLERS[name](prior, counted, budget, generator, advance))
         # Files that are joined, as those of folds, have equally many samples: states of a short chain are repeated.
         count = method.samples if batches.whole is None else min(len(kept), method.samples)
         rows = np.linspace(0, len(kept) - 1, count).round().astype(int)
@@ -296,3 +298,36 @@ class Mile(Chains):
         name: Literal["mile"] = "mile"
 
     FIDELITY = (entry("mile", "microcanonical ensemble (MILE)"),)
+
+
+class Pathfinder(Chains):
+    """Pathfinder: Gaussians along the paths of an optimiser (Zhang et al. 2022), several paths.
+
+    **Idea.** L-BFGS climbs log π from several starts. At each point of a path, its estimate H of the inverse Hessian gives the Gaussian
+    N(w + H ∇ log π, H), and the one with the greatest evidence bound speaks for its path.
+
+        q = argmax_t E_q[log π(w) - log q(w)],   q_t = N(w_t + H_t ∇ log π(w_t), H_t)
+
+    **Target.** As in `hmc`. Draws are resampled by Pareto-smoothed importance weights where these are reliable (k of .7 at most), which
+    takes the error of the Gaussians away; else they are of a mixture of all paths in equal parts, as of an ensemble.
+
+    **Settings.** As in `hmc`: `gradients`, 50 or more for each of at most 100 paths, of which L-BFGS takes six tenths at most; `samples`. Several paths
+    start from matrices drawn anew, of the network's root mean squares.
+
+    **Cost.** As `hmc`; linear algebra of P times twice the steps of a path, P the number of weights.
+
+    **When it fails.** With more than some twenty weights the importance weights are not reliable, and the draws are of Gaussians: more
+    gradients then add paths, and where the posterior has one mode nothing more. Equal parts are not the weights of the modes.
+
+    **Source.** Zhang, Carpenter, Gelman & Vehtari 2022, Pathfinder: Parallel quasi-Newton variational inference.
+    """
+
+    class Config(ChainConfig):
+        """The options of `ChainConfig`."""
+
+        title = "Pathfinder"
+        approximates = "draws of Gaussians about the modes that its paths find"
+
+        name: Literal["pathfinder"] = "pathfinder"
+
+    FIDELITY = (entry("pathfinder", "Pathfinder"),)
