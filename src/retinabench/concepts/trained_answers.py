@@ -278,19 +278,11 @@ def _trained(
     workspace = Workspace(folder, "training of a network")
     with workspace.lock():
         workspace.begin({**settings, "images": data.fingerprint, "version": __version__})
-        checkpoint, optimizer = (
-            Checkpoint(folder, resources.progress, "Training the network"),
-            Optimizer(**settings["optimizer"]),
-        )
+        checkpoint = Checkpoint(folder, resources.progress, "Training the network")
         return train_network(
-            data,
-            rows,
-            model=model,
-            optimizer=optimizer,
-            seed=settings["seed"],
-            checkpoint=checkpoint,
-            resources=resources,
-        )
+            data, rows, model=model, optimizer=Optimizer(**settings["optimizer"]), seed=settings["seed"],
+            checkpoint=checkpoint, resources=resources,
+        )  # fmt: skip
 
 
 def write_truth(images: ConceptImages, rows: Rows, file: Path) -> None:

@@ -260,8 +260,6 @@ def refuse_typos(header: Iterable[str], columns: Sequence[str], where: str) -> N
     for column in columns:
         for name in names if column not in names else ():
             if one_edit(name.lower(), column) or name.lower() == column:
-                problem, hint = (
-                    f"is spelt almost like '{column}', which the table lacks",
-                    f"Rename it, or say --column {column}=NAME.",
-                )
+                problem = f"is spelt almost like '{column}', which the table lacks"
+                hint = f"Rename it, or say --column {column}=NAME."
                 raise InputError(problem, file=where, column=name, hint=hint)

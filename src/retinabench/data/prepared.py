@@ -268,11 +268,7 @@ def complete(
 ) -> None:
     """Write the records and, last, `dataset.json` of a prepared folder; `about` are further fields of `Manifest`."""
     write_bytes(out / "records.parquet", records.to_parquet(), checked=checked)
-    about |= {
-        "images": len(records),
-        "version": __version__,
-        "settings": PreparedSettings.model_validate(dict(settings)),
-    }
+    about |= {"images": len(records), "version": __version__, "settings": dict(settings)}
     digest, names = fingerprint(records, shards), () if "features" in about else tuple(path.name for path in shards)
     manifest = Manifest(name=name, size=size, fingerprint=digest, shards=names, **about)
     write_json(out / COMPLETE, manifest.to_dict(), checked=checked)

@@ -150,7 +150,7 @@ def _write(
                 write_shard(shard, np.concatenate(pixels))
                 _save(file, np.concatenate(truth))
             advance(len(rows))
-    names = [str(name) for name in images.sample_id]
+    names = images.sample_id.tolist()
     ids = names if grid == 1 else [region for name in names for region in region_ids(name, grid)]
     grades, patients = np.zeros(len(ids), np.int8), np.repeat(images.patient_id, grid**2)
     _save(out / "truth.npy", np.concatenate([np.load(check(file), allow_pickle=False) for file in truths]))

@@ -56,10 +56,8 @@ def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
         wrong = (values != 0) & (values != 1) & ~unknown
         if wrong.any():
             row = int(wrong.argmax())
-            problem, hint = (
-                f"is {values[row]:g}, not 0, 1 or empty",
-                "Name the columns that are concepts with --concepts.",
-            )
+            problem = f"is {values[row]:g}, not 0, 1 or empty"
+            hint = "Name the columns that are concepts with --concepts."
             raise InputError(problem, file=path, row=row + 1, column=name, hint=hint)
         truth = np.full(len(values), UNKNOWN, np.int8)
         np.copyto(truth, values, casting="unsafe", where=~unknown)

@@ -368,13 +368,8 @@ def _against(rate: Rate) -> Cell:
 def referral_tables(found: Agreement) -> list[Table]:
     """Return the tables: by concept, the agreement by grade and concept, and by grade what referred images are said to show."""
     concepts = found.concepts
-    heads = (
-        "Images asked about",
-        "Referred where it says yes",
-        "Referred where it says no",
-        "Difference at equal grade",
-        "Agreement",
-    )
+    heads = ["Images asked about", "Referred where it says yes", "Referred where it says no"]
+    heads += ["Difference at equal grade", "Agreement"]
     rows = []
     for name, one in concepts.items():
         shares = (one.refers_if_yes, one.refers_if_no, one.at_equal_grade, one.agreement)

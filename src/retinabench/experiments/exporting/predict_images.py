@@ -75,17 +75,14 @@ def predict_images(
     if not kept:
         raise InputError(f"none of {len(names)} files is an image; the first: {refused[0]}", file=source)
     grade = None if records is None else records.grade[kept]
+    validates = np.zeros(len(kept), np.bool_) if records is None else records.split[kept] == "validation"
     predictions = Predictions(
         image_id=np.array(names)[kept] if records is None else records.image_id[kept],
         label=np.zeros(len(kept), np.int8) if grade is None else referable(grade, model.referable_from),
         probs=probs,
         grade=grade if records is not None and not (columns and "label" in columns) else None,
         patient_id=None if records is None else records.patient_id[kept],
-        split=np.where(
-            records.split[kept] == "validation" if records is not None else np.zeros(len(kept), np.bool_),
-            "validation",
-            "test",
-        ),
+        split=np.where(validates, "validation", "test"),
         uncertainty=own,
         metadata=_about(model, probs),
     )
