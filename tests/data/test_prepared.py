@@ -44,11 +44,11 @@ SETTINGS = {"dataset": "folder", "size": 64, "preprocess": "graham", "blur": 30,
 
 
 def test_copies_with_damage_have_the_same_patients():
-    whole = PreparedSettings.from_json(SETTINGS)
-    damaged = PreparedSettings.from_json(SETTINGS | {"corrupt": "blur:3"})
+    whole = PreparedSettings.model_validate(SETTINGS)
+    damaged = PreparedSettings.model_validate(SETTINGS | {"corrupt": "blur:3"})
     assert whole.same_source(damaged)
     assert not whole.same_source(whole)
-    assert not whole.same_source(PreparedSettings.from_json({"dataset": "folder", "corrupt": "blur:3"}))
+    assert not whole.same_source(PreparedSettings.model_validate({"dataset": "folder", "corrupt": "blur:3"}))
     assert whole.other_pixels(damaged) == []
     assert whole.other_pixels(PreparedSettings()) == ["preprocess", "blur", "published"]
 

@@ -234,8 +234,8 @@ def reproduce(
     computing: Computing = HERE,
 ) -> None:
     """Repeat a paper from its data: prepare, train every method, tabulate, judge each claim; the same command continues."""
-    from retinabench.experiments.study.reproduce import country_study
-    from retinabench.experiments.study.reproduce import reproduce as run
+    from retinabench.experiments.study.benchmark import country_study
+    from retinabench.experiments.study.benchmark import reproduce as run
     from retinabench.reports.papers.claims import claims_table
     from retinabench.reports.toolkit.tables import to_terminal
 

@@ -35,6 +35,8 @@ from retinabench.metrics.decisions import DecisionThreshold
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 
+MANY = 100_000  # questions, which take about a quarter of a minute
+
 
 @dataclass(frozen=True)
 class ExamineOptions:
@@ -103,22 +105,16 @@ def examine_bank(
 ) -> ExaminationReport:
     """Examine any examinee and write all files; a transcript found there is continued."""
     goals, decided = check_options(bank, options, out)
-    _announce(bank, options, progress)
+    asked = min(int(bank.cells.sum()), options.questions or 10**12)
+    if asked > MANY and not options.claims:
+        progress.say(
+            f"{asked:,} questions will be asked, about {asked / MANY / 4:.1f} minutes; --questions N asks fewer."
+        )
     examined = examine(
-        bank,
-        examinee,
-        progress=progress,
-        strategy=options.strategy,
-        questions=options.questions,
-        claim=options.claims,
-        confidence=options.confidence,
-        seed=options.seed,
-        rules=options.rules,
-        cut=parse_cut(options.cut, bank),
-        fixed=options.fixed,
-        nonce=options.nonce,
-        transcript=out / "transcript.jsonl",
-    )
+        bank, examinee, progress=progress, strategy=options.strategy, questions=options.questions, claim=options.claims,
+        confidence=options.confidence, seed=options.seed, rules=options.rules, cut=parse_cut(options.cut, bank),
+        fixed=options.fixed, nonce=options.nonce, transcript=out / "transcript.jsonl",
+    )  # fmt: skip
     if panel is not None:
         examined = enter_readers(examined, panel)
     referral = None if decided is None else agreement(bank, examined.record, decided)
@@ -133,7 +129,11 @@ def check_options(bank: Bank, options: ExamineOptions, out: Path) -> tuple[Goals
     parse_cut(options.cut, bank)
     rule, path = StoppingRule(options.questions), out / "transcript.jsonl"
     state_before(bank, options.strategy, rule, options.claims, options.confidence, path, fixed=options.fixed)
-    return parse_goals(options.goals, bank.concepts), _decisions(bank, options)
+    goals = parse_goals(options.goals, bank.concepts)
+    if options.predictions is None:
+        return goals, None
+    predictions = read_predictions(options.predictions)
+    return goals, decisions(bank, predictions, DecisionThreshold.parse(options.threshold).freeze(predictions))
 
 
 def parse_cut(text: str | None, asked: Bank) -> dict[str, float]:
@@ -197,24 +197,6 @@ def _chosen(rule: DecisionThreshold, folder: Path, asked: Bank) -> dict[str, flo
     return cuts
 
 
-MANY = 100_000  # questions, which take about a quarter of a minute
-
-
-def _announce(bank: Bank, options: ExamineOptions, progress: Progress) -> None:
-    """Say beforehand how many questions an examination asks that will take long."""
-    questions = min(int(bank.cells.sum()), options.questions or 10**12)
-    if questions > MANY and not options.claims:
-        minutes = questions / MANY / 4
-        progress.say(f"{questions:,} questions will be asked, about {minutes:.1f} minutes; --questions N asks fewer.")
-
-
-def _decisions(bank: Bank, options: ExamineOptions) -> Decisions | None:
-    if options.predictions is None:
-        return None
-    predictions = read_predictions(options.predictions)
-    return decisions(bank, predictions, DecisionThreshold.parse(options.threshold).freeze(predictions))
-
-
 SHOWN = ("Recognised", "Not shown to be recognised", "Reversed", "Not asked")  # in the order of `recognised`
 
 
@@ -241,11 +223,8 @@ def summary_lines(report: ExaminationReport) -> list[str]:
     lines.append(f"{found.asked:,} of {found.bank.cells.sum():,} questions asked, stopped by: {found.stopped}.")
     if found.head:
         lines.append(f"Transcript: {found.head} (SHA-256 of its last line, which names the one before it, and so on).")
-    panel = (
-        f" of what another panel of {len(found.readers.names)} would say"
-        if found.readers and found.readers.panel
-        else ""
-    )
+    readers = found.readers
+    panel = f" of what another panel of {len(readers.names)} would say" if readers and readers.panel else ""
     lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval{panel}, asked/all)")
     for name, one in found.concepts.items():
         cells = "".join(f"{_rate(rate):<28}" for rate in (one.sensitivity, one.specificity))

@@ -199,10 +199,8 @@ class NetworkOptions:
     def side(self, definition: BankDefinition) -> int:
         size = self.size or max(definition.size // self.grid, min(LEAST_REGION, definition.size))
         if size < 16 or size * self.grid > 2048:
-            raise InputError(
-                f"images of {size} pixels on a grid of {self.grid} cannot be made",
-                hint="--size is at least 16, and --size times --grid at most 2048.",
-            )
+            hint = "--size is at least 16, and --size times --grid at most 2048."
+            raise InputError(f"images of {size} pixels on a grid of {self.grid} cannot be made", hint=hint)
         return size
 
     def model(self, definition: BankDefinition, size: int) -> ModelConfig:
@@ -261,14 +259,14 @@ def train_and_answer(
         settings["optimizer"] = default_optimizer(model, len(images.concepts), 16 * grid, options.epochs).model_dump()
         network = _trained(data, rows, model, out / "training", settings, options.resources)
     probability = network.answer(questions)
-    found = {
-        "concepts": _learnt(images.concepts, data, rows, questions, probability),
-        "trained_on": len(rows),
-        "questioned_on": len(questions),
-        **settings,
-        "version": __version__,
-    }
-    _write(out, images.concepts, data, rows, questions, probability)
+    learnt = _learnt(images.concepts, data, rows, questions, probability)
+    counts = {"trained_on": len(rows), "questioned_on": len(questions)}
+    found = {"concepts": learnt, **counts, **settings, "version": __version__}
+    ids, patients, truth = data.records.image_id, data.records.patient_id, data.truth
+    assert truth is not None
+    for name, some in (("training.csv", rows), ("truth.csv", questions)):
+        write_bytes(out / name, table(ids[some], images.concepts, truth[some], patients[some]), checked=True)
+    write_bytes(out / "answers.csv", table(ids[questions], images.concepts, probability), checked=True)
     write_json(out / "network.json", found, checked=True)
     remove(out / "training")
 
@@ -279,25 +277,11 @@ def _trained(
     workspace = Workspace(folder, "training of a network")
     with workspace.lock():
         workspace.begin({**settings, "images": data.fingerprint, "version": __version__})
+        checkpoint = Checkpoint(folder, resources.progress, "Training the network")
         return train_network(
-            data,
-            rows,
-            model=model,
-            optimizer=Optimizer(**settings["optimizer"]),
-            seed=settings["seed"],
-            checkpoint=Checkpoint(folder, resources.progress, "Training the network"),
-            resources=resources,
-        )
-
-
-def _write(
-    out: Path, concepts: tuple[str, ...], data: Prepared, rows: Rows, asked: Rows, probability: NDArray[np.float64]
-) -> None:
-    ids, patients, truth = data.records.image_id, data.records.patient_id, data.truth
-    assert truth is not None
-    for name, some in (("training.csv", rows), ("truth.csv", asked)):
-        write_bytes(out / name, table(ids[some], concepts, truth[some], patients[some]), checked=True)
-    write_bytes(out / "answers.csv", table(ids[asked], concepts, probability), checked=True)
+            data, rows, model=model, optimizer=Optimizer(**settings["optimizer"]), seed=settings["seed"],
+            checkpoint=checkpoint, resources=resources,
+        )  # fmt: skip
 
 
 def write_truth(images: ConceptImages, rows: Rows, file: Path) -> None:

@@ -117,11 +117,9 @@ class Member:
         """Return where the bytes of a stored member lie, or a copy of a small compressed one."""
         if self.info.compress_type != zipfile.ZIP_STORED:
             if self.info.file_size > LARGEST_INNER:
-                raise InputError(
-                    f"'{self.info.filename}' is a compressed archive inside an archive",
-                    file=self.label,
-                    hint="Unpack the outer archive once; the inner ones can stay as they are.",
-                )
+                problem = f"'{self.info.filename}' is a compressed archive inside an archive"
+                hint = "Unpack the outer archive once; the inner ones can stay as they are."
+                raise InputError(problem, file=self.label, hint=hint)
             return io.BytesIO(self.read()), 0, self.info.file_size
         try:
             self.stream.seek(self.info.header_offset + 26)
@@ -264,11 +262,8 @@ def _add(files: Files, whole: PurePosixPath, segments: list[Segment], label: str
         archive = zipfile.ZipFile(stream)
     except BROKEN as error:
         last = f" after part {len(segments):03d}" if len(segments) > 1 else ""
-        raise InputError(
-            f"is not a complete zip archive ({error})",
-            file=label,
-            hint=f"Is a part{last} missing? Download it again, or remove it where it is unpacked already.",
-        ) from None
+        hint = f"Is a part{last} missing? Download it again, or remove it where it is unpacked already."
+        raise InputError(f"is not a complete zip archive ({error})", file=label, hint=hint) from None
     inner: dict[str, Member] = {}
     for info in archive.infolist():
         inside = PurePosixPath(info.filename.replace("\\", "/"))

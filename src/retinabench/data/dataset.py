@@ -100,15 +100,10 @@ def make_records(
         return np.full(len(ids), values) if isinstance(values, str) else np.array(list(values), np.str_)
 
     return Records(
-        image_id=ids,
-        patient_id=column(patient_id, ids),
-        eye=column(eye, np.full(len(ids), "")),
-        grade=np.array(list(grade), np.int8),
-        domain=column(domain, ids),
-        split=column(split, ids),
-        source=column(source, ids),
-        p_referable=np.broadcast_to(np.asarray(p_referable, np.float64), len(ids)).copy(),
-    )
+        ids, column(patient_id, ids), column(eye, np.full(len(ids), "")), np.array(list(grade), np.int8),
+        column(domain, ids), column(split, ids), column(source, ids),
+        np.broadcast_to(np.asarray(p_referable, np.float64), len(ids)).copy(),
+    )  # fmt: skip
 
 
 def join(parts: Sequence[Records]) -> Records:

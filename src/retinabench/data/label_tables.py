@@ -102,13 +102,9 @@ def dataset(file: Path) -> ImageDataset:
     defined = definition(file.stem)
     remote = defined.remote
     return ImageDataset(
-        partial(records, defined),
-        defined.steps,
-        remote=None if remote is None else lambda size: remote,
-        counts=defined.counts,
-        text=defined.card,
-        label=defined.label,
-    )
+        partial(records, defined), defined.steps, remote=None if remote is None else lambda size: remote,
+        counts=defined.counts, text=defined.card, label=defined.label,
+    )  # fmt: skip
 
 
 def records(defined: Definition, source: Path, *, survey: Survey | None = None, split: str | None = None) -> Records:
@@ -141,11 +137,8 @@ def _labels(
     for table, path in found:
         part = _part(table, files, path, survey, split)
         if both := known.keys() & set(part.image_id.tolist()):
-            raise InputError(
-                f"'{min(both)}' is in {known[min(both)]} too",
-                file=files.where(path),
-                hint="Use the files as downloaded.",
-            )
+            hint = "Use the files as downloaded."
+            raise InputError(f"'{min(both)}' is in {known[min(both)]} too", file=files.where(path), hint=hint)
         known |= dict.fromkeys(part.image_id.tolist(), table.file)
         parts.append(part)
     folders = [np.full(len(part), table.folder) for part, (table, _) in zip(parts, found, strict=True)]

@@ -69,8 +69,7 @@ class Survey:
 
     def write(self, file: Path) -> None:
         rows = [(name, "label without a file") for name in self.no_file]
-        rows += [(name, "file without a label") for name in self.no_label]
-        rows += self.left_out
+        rows += [*((name, "file without a label") for name in self.no_label), *self.left_out]
         if rows:
             write_bytes(file, csv_text([("name", "reason"), *rows]).encode())
 
@@ -92,13 +91,13 @@ def pair(records: Records, files: Files, survey: Survey | None, folders: NDArray
     hints = np.full(len(records), "") if folders is None else folders
     source, taken = [], np.zeros(len(records), bool)
     for row, (wanted, hint) in enumerate(zip(records.source.tolist(), hints.tolist(), strict=True)):
-        found = by_path.get(wanted.lower()) or [name for name in by_stem.get(stem(wanted), []) if _fits(name, wanted)]
+        folder = f"/{wanted.lower().rpartition('/')[0]}".rstrip("/")  # the folders that a label names
+        found = by_path.get(wanted.lower()) or [
+            name for name in by_stem.get(stem(wanted), []) if f"/{name.lower()}".rpartition("/")[0].endswith(folder)
+        ]
         if len(found) > 1 and folders is None:
-            raise InputError(
-                f"'{wanted}' names {len(found)} files: {_few(found)}",
-                file=files.root,
-                hint="Write the path below the folder into the image column.",
-            )
+            problem = f"'{wanted}' names {len(found)} files: {_few(found)}"
+            raise InputError(problem, file=files.root, hint="Write the path below the folder into the image column.")
         best = min(found, key=lambda name: _distance(name, hint), default="")
         source.append(best)
         taken[row] = bool(best)
@@ -143,12 +142,6 @@ def _other_kinds(names: Sequence[str], files: Files) -> str:
     return f"{len(found):,} of them may be {', '.join(kinds)} files, which are not read: convert them to PNG."
 
 
-def _fits(name: str, wanted: str) -> bool:
-    """Return whether a file is in the folders that a label names."""
-    folder = wanted.lower().rpartition("/")[0]
-    return not folder or f"/{name.lower()}".rpartition("/")[0].endswith(f"/{folder}")
-
-
 def _distance(name: str, folder: str) -> tuple[bool, int, str]:
     parts = name.split("/")
     return folder not in parts, len(parts), name
@@ -181,9 +174,8 @@ def read_table(files: Files, name: str, columns: Sequence[str], header: Sequence
     try:
         text = files.read(name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"is not UTF-8 text (byte {error.start + 1})", file=where, hint="Save it as CSV UTF-8."
-        ) from None
+        problem = f"is not UTF-8 text (byte {error.start + 1})"
+        raise InputError(problem, file=where, hint="Save it as CSV UTF-8.") from None
     first = text.partition("\n")[0]
     separator = " " if header else max(",;\t", key=first.count)
     table = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -212,14 +204,10 @@ def read_table(files: Files, name: str, columns: Sequence[str], header: Sequence
 def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> None:
     if not any(header):
         raise InputError("is empty", file=where)
-    if (hidden := next((name for name in header if not name.isprintable()), None)) is not None:
-        raise InputError(
-            f"holds a control character in its header ({hidden[:40]!a})", file=where, hint="Save it as CSV UTF-8."
-        )
-    if (odd := next((name for name in header if name.count('"') % 2), None)) is not None:
-        raise InputError(
-            f"holds half a pair of quotation marks in its header ({odd[:40]})", file=where, hint="Save it as CSV UTF-8."
-        )
+    problem = next((f"a control character in its header ({c[:40]!a})" for c in header if not c.isprintable()), "")
+    half = (f"half a pair of quotation marks in its header ({c[:40]})" for c in header if c.count('"') % 2)
+    if problem := problem or next(half, ""):
+        raise InputError(f"holds {problem}", file=where, hint="Save it as CSV UTF-8.")
     for column in columns:
         if header.count(column) > 1:
             raise InputError("appears twice in the header", file=where, column=column)
@@ -239,9 +227,8 @@ def grade_of(row: Row, column: str, where: str) -> int:
 def word_of(row: Row, column: str, where: str, words: Sequence[str]) -> str:
     number, cells = row
     if cells[column] not in words:
-        raise InputError(
-            f"is '{cells[column]}'", file=where, row=number, column=column, hint=nearest(cells[column], words)
-        )
+        hint = nearest(cells[column], words)
+        raise InputError(f"is '{cells[column]}'", file=where, row=number, column=column, hint=hint)
     return cells[column]
 
 
@@ -251,13 +238,8 @@ def ids_of(rows: Sequence[Row], column: str, where: str) -> list[str]:
         if not cells[column]:
             raise InputError("is empty", file=where, row=number, column=column)
         if cells[column] in first:
-            raise InputError(
-                f"'{cells[column]}' is in row {first[cells[column]]} already",
-                file=where,
-                row=number,
-                column=column,
-                hint="Keep one row per image.",
-            )
+            problem, hint = f"'{cells[column]}' is in row {first[cells[column]]} already", "Keep one row per image."
+            raise InputError(problem, file=where, row=number, column=column, hint=hint)
         first[cells[column]] = number
     check_distinct(rows, column, where)
     return list(first)
@@ -267,13 +249,8 @@ def check_distinct(rows: Sequence[Row], column: str, where: str) -> None:
     """Refuse names that differ only by blanks, invisible characters or the Unicode form of a letter."""
     if (pair := indistinct(cells[column] for _, cells in rows)) is not None:
         number = next(number for number, cells in rows if cells[column] == pair[1])
-        raise InputError(
-            f"is {pair[1][:60]!a}, which looks like {pair[0][:60]!a}",
-            file=where,
-            row=number,
-            column=column,
-            hint="Write one name in one way.",
-        )
+        problem, hint = f"is {pair[1][:60]!a}, which looks like {pair[0][:60]!a}", "Write one name in one way."
+        raise InputError(problem, file=where, row=number, column=column, hint=hint)
 
 
 def refuse_typos(header: Iterable[str], columns: Sequence[str], where: str) -> None:
@@ -282,9 +259,6 @@ def refuse_typos(header: Iterable[str], columns: Sequence[str], where: str) -> N
     for column in columns:
         for name in names if column not in names else ():
             if one_edit(name.lower(), column) or name.lower() == column:
-                raise InputError(
-                    f"is spelt almost like '{column}', which the table lacks",
-                    file=where,
-                    column=name,
-                    hint=f"Rename it, or say --column {column}=NAME.",
-                )
+                problem = f"is spelt almost like '{column}', which the table lacks"
+                hint = f"Rename it, or say --column {column}=NAME."
+                raise InputError(problem, file=where, column=name, hint=hint)

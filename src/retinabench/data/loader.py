@@ -145,13 +145,9 @@ def keep_limits(limits: BatchLimits, folder: Path, progress: Progress, *, writes
     """Continue with the limits that a folder holds, and keep every change there."""
     path = folder / FILE
 
-    def write() -> None:
+    def changed(line: str) -> None:
         if writes:
             write_json(path, {name: getattr(limits, name) for name in (*get_args(Work), "probed", "history")})
-
-    def changed(line: str) -> None:
-        write()
-        if writes:
             progress.say(f"note: {line}")
 
     known = read_checked(path, _limits, "Delete it; the limits are then found again.")

@@ -38,18 +38,10 @@ from retinabench.data.registry import DATASETS
 
 SHARD, SHARD_BYTES = 128, 100 * 2**20  # a worker holds one shard in memory
 
-SCHEMA = pa.schema(
-    [
-        ("image_id", pa.string()),
-        ("source", pa.string()),
-        ("sha256", pa.string()),
-        ("bytes", pa.int64()),
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-        ("status", pa.string()),
-        ("reason", pa.string()),
-    ]
-)
+SCHEMA = pa.schema([
+    ("image_id", pa.string()), ("source", pa.string()), ("sha256", pa.string()), ("bytes", pa.int64()),
+    ("width", pa.int32()), ("height", pa.int32()), ("status", pa.string()), ("reason", pa.string()),
+])  # fmt: skip
 """One row per image: `sha256`, `bytes`, `width` and `height` of the original file (empty or 0 for drawn images and for
 files that do not exist), `status` ('ok' or 'bad') and the `reason` of a bad one."""
 
@@ -72,16 +64,11 @@ def plan(dataset: str, rows: Records, root: Path | None, recipe: Recipe, out: Pa
     step = max(1, min(SHARD, SHARD_BYTES // (3 * recipe.size**2)))
     return [
         Shard(
-            dataset,
-            [str(name) for name in rows.image_id[first : first + step]],
-            [str(source) for source in rows.source[first : first + step]],
-            root,
-            recipe,
-            out / f"images-{first // step:05d}.npy",
-            out / f"files-{first // step:05d}.parquet",
+            dataset, rows.image_id[first : first + step].tolist(), rows.source[first : first + step].tolist(), root, recipe,
+            out / f"images-{first // step:05d}.npy", out / f"files-{first // step:05d}.parquet",
         )
         for first in range(0, len(rows), step)
-    ]
+    ]  # fmt: skip
 
 
 def is_made(shard: Shard) -> bool:
@@ -138,10 +125,8 @@ def bad_rows(table: pa.Table) -> pa.Table:
 
 def source_sha256(table: pa.Table) -> str:
     """Return one SHA-256 over all source files: two data sets with the same one were made from the same bytes."""
-    digest = hashlib.sha256()
-    for image_id, sha256 in zip(table["image_id"].to_pylist(), table["sha256"].to_pylist(), strict=True):
-        digest.update(f"{image_id}\0{sha256}\n".encode())
-    return digest.hexdigest()
+    rows = zip(table["image_id"].to_pylist(), table["sha256"].to_pylist(), strict=True)
+    return hashlib.sha256("".join(f"{image}\0{sha256}\n" for image, sha256 in rows).encode()).hexdigest()
 
 
 OnBad = Literal["fail", "skip"]
@@ -165,10 +150,8 @@ def prepare(
     survey = Survey(skips=on_bad == "skip")
     dataset = DATASETS.find(name)
     if dataset.read is not None and recipe.corrupt is not None and recipe.preprocess == "graham":
-        raise InputError(
-            f"images of '{name}' are not read from files and cannot be damaged before Graham's preprocessing",
-            hint="Use --preprocess crop or none.",
-        )
+        problem = f"images of '{name}' are not read from files and cannot be damaged before Graham's preprocessing"
+        raise InputError(problem, hint="Use --preprocess crop or none.")
     rows = dataset.records(source, survey=survey, **options)
     settings = {
         "dataset": name,
@@ -198,7 +181,12 @@ def prepare(
                 _finish(out, rows, shards, settings, recipe.size, on_bad)
             for path in out.glob("files-*.parquet"):
                 remove(path)
-    return _open(out, on_bad)
+    data = open_prepared(out)
+    if on_bad == "fail" and (left_out := bad_rows(data.files).num_rows):
+        problem = f"was prepared without {left_out:,} files that could not be read (bad.csv)"
+        hint = "Accept that with --on-bad skip, or delete the folder and prepare it again."
+        raise InputError(problem, file=out, hint=hint)
+    return data
 
 
 def dataset_options(name: str, source: Path | None, *, column: Sequence[str] | None = None, **given: Any) -> JsonObject:
@@ -230,10 +218,8 @@ def download_source(name: str, source: Path | None, size: int, progress: Progres
 
 def _digest(rows: Records) -> str:
     """Return the SHA-256 of the records, whose order must not change between two commands."""
-    digest = hashlib.sha256()
-    for column in fields(rows):
-        digest.update(repr(getattr(rows, column.name).tolist()).encode())
-    return digest.hexdigest()
+    text = "".join(repr(getattr(rows, column.name).tolist()) for column in fields(rows))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def begin_folder(workspace: Workspace, settings: JsonObject) -> None:
@@ -245,8 +231,13 @@ def begin_folder(workspace: Workspace, settings: JsonObject) -> None:
             file=workspace.folder,
             hint="Choose another --out, or delete the folder and prepare it again.",
         )
+
+    def without_path(manifest: JsonObject) -> JsonObject:  # which folders of earlier versions hold as the source
+        source = manifest.get("source")
+        return {**manifest, "source": place_of(source)} if source and Path(source).is_absolute() else manifest
+
     hint = "Choose another --out, or delete the folder."
-    workspace.begin(settings, decisive=_without_path, empty=True, hint=hint)
+    workspace.begin(settings, decisive=without_path, empty=True, hint=hint)
 
 
 def place_of(source: str | Path | None) -> str | None:
@@ -255,25 +246,6 @@ def place_of(source: str | Path | None) -> str | None:
         return None
     path = Path(source).resolve()
     return f"{path.name} ({hashlib.sha256(str(path).encode()).hexdigest()[:12]})"
-
-
-def _without_path(manifest: JsonObject) -> JsonObject:
-    """Return a manifest whose source is not a path, as folders of earlier versions have it."""
-    source = manifest.get("source")
-    return {**manifest, "source": place_of(source)} if source and Path(source).is_absolute() else manifest
-
-
-def _open(out: Path, on_bad: OnBad) -> Prepared:
-    """Open the complete folder; refuse one from which bad files were left out unless that is accepted."""
-    data = open_prepared(out)
-    left_out = bad_rows(data.files).num_rows
-    if left_out and on_bad == "fail":
-        raise InputError(
-            f"was prepared without {left_out:,} files that could not be read (bad.csv)",
-            file=out,
-            hint="Accept that with --on-bad skip, or delete the folder and prepare it again.",
-        )
-    return data
 
 
 def _make(shards: list[Shard], what: str, workers: int | None, progress: Progress) -> None:
@@ -310,14 +282,9 @@ def _finish(out: Path, rows: Records, shards: list[Shard], settings: JsonObject,
 
 def _fail(out: Path, bad: pa.Table, images: int, source: Path | None) -> None:
     first = bad.slice(0, 1).to_pylist()[0]
-    others = (
-        f"; {bad.num_rows:,} of {images:,} files are bad"
-        if bad.num_rows > 1
-        else f"; the other {images - 1:,} are good"
-    )
+    few = f"; the other {images - 1:,} are good"
+    others = f"; {bad.num_rows:,} of {images:,} files are bad" if bad.num_rows > 1 else few
     skip = ", or leave them out with --on-bad skip" if bad.num_rows < images else ""
-    raise InputError(
-        f"{first['reason'].rstrip('.')}{others}, see {out / 'bad.csv'}",
-        file=Path(source or "") / first["source"],
-        hint=f"Repair or replace them and repeat the command{skip}.",
-    )
+    problem = f"{first['reason'].rstrip('.')}{others}, see {out / 'bad.csv'}"
+    hint = f"Repair or replace them and repeat the command{skip}."
+    raise InputError(problem, file=Path(source or "") / first["source"], hint=hint)

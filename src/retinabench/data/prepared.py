@@ -22,7 +22,7 @@ import json
 import mmap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_serializer, model_validator
 
 from retinabench.core.errors import InputError, inside, kept_inside, printable
 from retinabench.core.files import atomic_write, check, write_bytes, write_json
-from retinabench.core.results import Document, JsonObject
+from retinabench.core.results import JsonObject
+from retinabench.core.settings import Frozen, first_problem
 from retinabench.core.version import __version__
 from retinabench.data.dataset import MODERATE, Records, join, referable
 from retinabench.predictions.io import DAMAGED_ARRAYS, read_table
@@ -84,15 +86,11 @@ AGAIN = "Delete the folder and prepare it again."
 MAX_SIDE, MAX_NAME = 4096, 200  # pixels of a side, characters of the name: of folders that someone sends
 PIXEL_SETTINGS = ("preprocess", "blur", "published")
 
-_KINDS = {
-    "dataset": str, "source": str, "label_table": str, "corrupt": str, "preprocess": str, "blur": int,
-    "published": bool, "columns": dict, "label": str,
-}  # fmt: skip
 
+class PreparedSettings(Frozen):
+    """What a folder was prepared with, `content`; None where it does not say, as in folders made by hand."""
 
-@dataclass(frozen=True)
-class PreparedSettings:
-    """What a folder was prepared with; None where it does not say, as in folders made by hand."""
+    model_config = ConfigDict(extra="ignore", strict=True)
 
     dataset: str | None = None
     source: str | None = None
@@ -101,21 +99,17 @@ class PreparedSettings:
     preprocess: str | None = None
     blur: int | None = None
     published: bool | None = None
-    columns: Mapping[str, str] | None = None
+    columns: dict[str, Any] | None = None
     label: str | None = None
-    content: JsonObject = field(default_factory=dict, repr=False)
+    content: JsonObject = Field(default_factory=dict, repr=False)
 
+    @model_validator(mode="before")
     @classmethod
-    def from_json(cls, content: object) -> PreparedSettings:
-        if not isinstance(content, dict):
-            raise ValueError(f"settings is {str(content)[:60]!r}")
-        known = {key: content.get(key) for key in _KINDS}
-        for key, value in known.items():
-            if value is not None and not isinstance(value, _KINDS[key]):
-                raise ValueError(f"settings.{key} is {str(value)[:60]!r}")
-        return cls(**known, content=content)
+    def _whole(cls, given: Any) -> Any:
+        return {**given, "content": given} if isinstance(given, dict) else given
 
-    def to_dict(self) -> JsonObject:
+    @model_serializer
+    def _given(self) -> JsonObject:
         return self.content
 
     @property
@@ -137,13 +131,14 @@ class PreparedSettings:
         return damaged and self.dataset == other.dataset and any(a and a == b for a, b in pairs)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest(Document):
+class Manifest(Frozen):
     """What `dataset.json` says; a folder that was made by hand leaves out what may be None."""
+
+    model_config = ConfigDict(extra="ignore")
 
     name: str
     format: int = FORMAT
-    size: int
+    size: int = Field(ge=1, le=MAX_SIDE, strict=True)
     images: int | None = None
     bad: int | None = None
     concepts: tuple[str, ...] | None = None
@@ -151,10 +146,15 @@ class Manifest(Document):
     source_sha256: str | None = None
     shards: tuple[str, ...]
     features: str | None = None
-    settings: PreparedSettings
+    settings: PreparedSettings = PreparedSettings()
     version: str | None = None
 
-    _optional = ("images", "bad", "concepts", "source_sha256", "features", "version")
+    @field_validator("name")
+    @classmethod
+    def _one_line(cls, name: str) -> str:
+        if printable(name, MAX_NAME) != name:
+            raise ValueError(f"is not a single line of at most {MAX_NAME} characters")
+        return name
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -167,23 +167,10 @@ class Manifest(Document):
                 file=folder,
                 hint="Delete it and prepare it again.",
             )
-        return cls.from_json(content)
+        return cls.model_validate(content)
 
-    @classmethod
-    def from_json(cls, content: JsonObject) -> Manifest:
-        for key, kind in {"name": str, "size": int, "fingerprint": str, "shards": list}.items():
-            if not isinstance(content[key], kind):
-                raise ValueError(f"{key} is {str(content[key])[:60]!r}")
-        known = {one.name: content[one.name] for one in fields(cls) if one.name in content}
-        name, size, concepts = content["name"], content["size"], content.get("concepts")
-        if not 1 <= size <= MAX_SIDE:
-            raise ValueError(f"size is {size}")
-        if printable(name, MAX_NAME) != name:
-            raise ValueError(f"name is not a single line of at most {MAX_NAME} characters")
-        if not isinstance(concepts, list | None):
-            raise ValueError(f"concepts is {str(concepts)[:60]!r}")
-        known |= {"concepts": None if concepts is None else tuple(concepts), "shards": tuple(content["shards"])}
-        return cls(**known | {"settings": PreparedSettings.from_json(content.get("settings", {}))})
+    def to_dict(self) -> JsonObject:
+        return self.model_dump(mode="json", exclude_none=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +267,7 @@ def complete(
 ) -> None:
     """Write the records and, last, `dataset.json` of a prepared folder; `about` are further fields of `Manifest`."""
     write_bytes(out / "records.parquet", records.to_parquet(), checked=checked)
-    about |= {"images": len(records), "version": __version__, "settings": PreparedSettings.from_json(dict(settings))}
+    about |= {"images": len(records), "version": __version__, "settings": dict(settings)}
     digest, names = fingerprint(records, shards), () if "features" in about else tuple(path.name for path in shards)
     manifest = Manifest(name=name, size=size, fingerprint=digest, shards=names, **about)
     write_json(out / COMPLETE, manifest.to_dict(), checked=checked)
@@ -296,11 +283,8 @@ def open_prepared(folder: str | Path) -> Prepared:
     if not folder.is_dir():
         raise InputError("is not a folder", file=folder, hint="Make it with: retinabench prepare DATASET --out DIR")
     if not prepared(folder):
-        raise InputError(
-            "holds no finished data set (dataset.json is missing)",
-            file=folder,
-            hint="Make or finish it with: retinabench prepare DATASET --out DIR",
-        )
+        hint = "Make or finish it with: retinabench prepare DATASET --out DIR"
+        raise InputError("holds no finished data set (dataset.json is missing)", file=folder, hint=hint)
     try:
         about = Manifest.read(folder)
         shards = tuple(mapped_shard(inside(folder, name), about.size) for name in about.shards)
@@ -310,6 +294,8 @@ def open_prepared(folder: str | Path) -> Prepared:
     except (InputError, *DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
         if isinstance(error, InputError) and error.file is not None:
             raise
+        if isinstance(error, ValidationError):
+            error = first_problem(error, None, lambda _: [])
         raise InputError(f"is damaged ({error})", file=folder, hint="Delete it and prepare it again.") from None
     if (sum(len(shard) for shard in shards) if table is None else table.num_rows) != len(records):
         raise InputError("is damaged (images and records differ in number)", file=folder)
@@ -344,37 +330,23 @@ def with_shifted(first: Prepared, second: Prepared) -> Prepared:
     if first.fingerprint == second.fingerprint:
         raise InputError("holds the same data as --data", file=second.folder, hint="Name another data set.")
     if first.size != second.size:
-        raise InputError(
-            f"holds images of {second.size} px, {first.folder} of {first.size} px",
-            file=second.folder,
-            hint=f"Prepare it again with --size {first.size}.",
-        )
+        problem = f"holds images of {second.size} px, {first.folder} of {first.size} px"
+        raise InputError(problem, file=second.folder, hint=f"Prepare it again with --size {first.size}.")
     if different := first.settings.other_pixels(second.settings):
-        raise InputError(
-            f"was prepared with another {', '.join(different)} than {first.folder}",
-            file=second.folder,
-            hint="Prepare both in the same way.",
-        )
+        problem = f"was prepared with another {', '.join(different)} than {first.folder}"
+        raise InputError(problem, file=second.folder, hint="Prepare both in the same way.")
     tables = [one.table for one in (first, second) if one.table is not None]
     if len(tables) == 1 or not all(table.schema.equals(tables[0].schema) for table in tables):
-        raise InputError(
-            f"has other columns of features than {first.folder}",
-            file=second.folder,
-            hint="Prepare both with the same --features.",
-        )
+        hint = "Prepare both with the same --features."
+        raise InputError(f"has other columns of features than {first.folder}", file=second.folder, hint=hint)
     digest = hashlib.sha256(f"{first.fingerprint}+{second.fingerprint}".encode())
     return replace(
-        first,
-        name=f"{first.name}+{second.name}",
-        fingerprint=digest.hexdigest(),
+        first, name=f"{first.name}+{second.name}", fingerprint=digest.hexdigest(),
         records=join([first.records, _as_shifted(second, first.records, first.settings.same_source(second.settings))]),
-        shards=first.shards + second.shards,
-        files_of_shards=first.files_of_shards + second.files_of_shards,
-        graded=first.graded and second.graded,
-        shifted=second.folder,
-        table=pa.concat_tables(tables) if tables else None,
-        doubt=_doubt(first, second),
-    )
+        shards=first.shards + second.shards, files_of_shards=first.files_of_shards + second.files_of_shards,
+        graded=first.graded and second.graded, shifted=second.folder,
+        table=pa.concat_tables(tables) if tables else None, doubt=_doubt(first, second),
+    )  # fmt: skip
 
 
 def _doubt(first: Prepared, second: Prepared) -> str:

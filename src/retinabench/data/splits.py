@@ -51,10 +51,8 @@ def country_shift(records: Records) -> Splits:
     """Train and validate on one population; test on it and on another country's cameras (domain 'shifted')."""
     splits = in_domain(records) | _shifted(records)
     if splits["shifted_test"].size == 0:
-        raise InputError(
-            "country_shift needs test images of the domain 'shifted'",
-            hint="Name a second data set with --shifted, or use the task 'in_domain'.",
-        )
+        hint = "Name a second data set with --shifted, or use the task 'in_domain'."
+        raise InputError("country_shift needs test images of the domain 'shifted'", hint=hint)
     return splits
 
 

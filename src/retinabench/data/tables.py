@@ -291,14 +291,9 @@ CATEGORIES = {
     "anticoagulant": ("no", "yes"), "alcohol": ("no", "yes"),
 }  # fmt: skip
 MISSING = {
-    "lactate": 0.3,
-    "glucose": 0.15,
-    "temperature": 0.12,
-    "haemoglobin": 0.1,
-    "speed": 0.1,
-    "pupils": 0.06,
+    "lactate": 0.3, "glucose": 0.15, "temperature": 0.12, "haemoglobin": 0.1, "speed": 0.1, "pupils": 0.06,
     "seatbelt": 0.1,
-}
+}  # fmt: skip
 
 
 def draw_patients(rows: int, seed: int) -> tuple[Columns, NDArray[np.float64]]:

@@ -151,11 +151,8 @@ def _check(name: str, data: Prepared, splits: Splits, folder: str | Path, shifte
             raise InputError(f"the split '{split}' of '{name}' holds one class only", file=folder)
     used = np.concatenate(list(splits.values()))
     if shifted is not None and not (data.records.domain[used] == "shifted").any():
-        raise InputError(
-            f"the task '{name}' uses none of its images",
-            file=shifted,
-            hint="Leave --shifted out, or use the task 'country_shift'; it takes splits 'validation' and 'test'.",
-        )
+        hint = "Leave --shifted out, or use the task 'country_shift'; it takes splits 'validation' and 'test'."
+        raise InputError(f"the task '{name}' uses none of its images", file=shifted, hint=hint)
 
 
 def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
@@ -211,10 +208,8 @@ def expected_sizes(name: str, dataset: str, shifted: str | None = None) -> dict[
 def _expected_records(dataset: str, domain: str) -> Records:
     counts = DATASETS.find(dataset).counts
     if not counts:
-        raise InputError(
-            f"the number of images of the data set '{dataset}' is not known before it is prepared",
-            hint="Prepare it first.",
-        )
+        problem = f"the number of images of the data set '{dataset}' is not known before it is prepared"
+        raise InputError(problem, hint="Prepare it first.")
     split = np.repeat(list(counts), [sum(by_grade) for by_grade in counts.values()])
     grade = np.concatenate([
         np.repeat(np.arange(5), by_grade) if len(by_grade) == 5 else np.arange(by_grade[0]) % 5

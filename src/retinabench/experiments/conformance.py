@@ -91,25 +91,19 @@ _LIKELIHOODS = (Bernoulli(), Categorical(3), Gaussian(floor=0.3), MultiLabel(3))
 def learns_under_its_likelihoods(subject: Subject) -> None:
     """Under every likelihood that `Config` declares, a small network learns to predict easy points."""
     for likelihood in _LIKELIHOODS:
-        if likelihood.name in subject.run.method.supported():
-            _learns_under(subject, likelihood)
-
-
-def _learns_under(subject: Subject, likelihood: Likelihood) -> None:
-    """Compare the loss with that of the best constant prediction."""
-    inputs, targets = easy_points(likelihood.name)
-    drawn = _fitted(subject, inputs, targets, likelihood)
-    found, asked = tuple(drawn.shape), f"{likelihood.name}: 8 samples of 120 points"
-    width = max(2, likelihood.outputs)
-    require(
-        found in {(8, 120, width), (found[0], 120, width)}, f"{asked} have the shape {found}, not (8, 120, {width})"
-    )
-    require(bool(drawn.isfinite().all()), f"{asked} are not finite")
-    error, constant = errors_of(likelihood.name, drawn.mean(dim=0), targets)
-    require(
-        error < 0.85 * constant,
-        f"{likelihood.name}: the error on easy training points is {error:.3f}; that of a constant is {constant:.3f}",
-    )
+        if likelihood.name not in subject.run.method.supported():
+            continue
+        inputs, targets = easy_points(likelihood.name)
+        drawn = _fitted(subject, inputs, targets, likelihood)
+        found, asked = tuple(drawn.shape), f"{likelihood.name}: 8 samples of 120 points"
+        width = max(2, likelihood.outputs)
+        require(found[1:] == (120, width), f"{asked} have the shape {found}, not (8, 120, {width})")
+        require(bool(drawn.isfinite().all()), f"{asked} are not finite")
+        error, constant = errors_of(likelihood.name, drawn.mean(dim=0), targets)
+        require(
+            error < 0.85 * constant,
+            f"{likelihood.name}: the error on easy training points is {error:.3f}; that of a constant is {constant:.3f}",
+        )
 
 
 def weighs_classes(subject: Subject) -> None:
@@ -135,15 +129,8 @@ def weighs_classes(subject: Subject) -> None:
 
 def _fitted(subject: Subject, inputs: Tensor, targets: Tensor, likelihood: Likelihood, **settings: object) -> Tensor:
     """Train a small network on 120 points of three features; return 8 samples of their predictions, (S, 120, C)."""
-    settings = {
-        "epochs": 30,
-        "batch_size": 20,
-        "lr": 0.02,
-        "warmup": 0.0,
-        "reweight": "none",
-        "select": "last",
-    } | settings
-    optimizer = subject.run.optimizer.model_copy(update=settings)
+    common = {"epochs": 30, "batch_size": 20, "lr": 0.02, "warmup": 0.0, "reweight": "none", "select": "last"}
+    optimizer = subject.run.optimizer.model_copy(update=common | settings)
     run, cpu = subject.run.model_copy(update={"optimizer": optimizer}), torch.device("cpu")
     network: torch.nn.Module = MLP(3, 16, likelihood.outputs, torch.nn.ReLU)
     if subject.run.method.needs_images:  # of one colour each
@@ -182,9 +169,6 @@ def errors_of(name: str, predicted: Tensor, targets: Tensor) -> tuple[float, flo
 
 EXPORTED = 1e-5  # largest difference of an exported model's probabilities
 LEAST_AUROC = 0.9  # of 32 test images; guessing gives 0.5 with a standard error of 0.1
-
-
-_Check = Callable[[Subject], None]
 
 
 def states_its_settings(subject: Subject) -> None:
@@ -322,24 +306,14 @@ def refuses_a_diverged_training(subject: Subject) -> None:
     require(not list(out.glob("*/posterior.pt")), "a diverged training left posterior.pt")
 
 
-CHECKS: dict[str, _Check] = {
+CHECKS: dict[str, Callable[[Subject], None]] = {
     check.__name__: check
     for check in (
-        states_its_settings,
-        learns,
-        records_its_origin,
-        is_reproducible,
-        depends_on_the_seed,
-        is_computed_once,
-        continues_after_a_stop,
-        restores_its_posterior,
-        travels,
-        predicts_probabilities,
-        learns_under_its_likelihoods,
-        weighs_classes,
-        refuses_a_diverged_training,
+        states_its_settings, learns, records_its_origin, is_reproducible, depends_on_the_seed, is_computed_once,
+        continues_after_a_stop, restores_its_posterior, travels, predicts_probabilities, learns_under_its_likelihoods,
+        weighs_classes, refuses_a_diverged_training,
     )
-}
+}  # fmt: skip
 # What only a method that trains can be asked; a composed one has no posterior of its own.
 OF_TRAINED = {
     "restores_its_posterior", "predicts_probabilities", "learns_under_its_likelihoods", "weighs_classes",

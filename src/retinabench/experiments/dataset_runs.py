@@ -23,12 +23,12 @@ from retinabench.core.errors import QUIET, Bars, InputError
 from retinabench.core.files import check
 from retinabench.core.results import JsonObject
 from retinabench.data.dataset import MODERATE, SPLITS, Records, Rows, make_records, referable
-from retinabench.data.loader import Augment, unchanged
+from retinabench.data.loader import Augment, Batches, unchanged
 from retinabench.data.prepared import Prepared
-from retinabench.data.tasks import divide
+from retinabench.data.tasks import Task, divide
 from retinabench.experiments.config import Run, load_run
-from retinabench.experiments.execution import POSTERIOR, Resources, Training, check_inputs, execute_run, member_runs
-from retinabench.experiments.run import FILE, SAVED_EVERY, ImageRuns, batches_of, divided, predict
+from retinabench.experiments.execution import POSTERIOR, Resources, check_inputs, execute_run, member_runs
+from retinabench.experiments.run import FILE, ImageRuns, batches_of
 from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.integrations.pytorch import parts_of
 from retinabench.methods.registry import METHODS
@@ -163,23 +163,19 @@ def train(
 
 @dataclass(frozen=True, eq=False)
 class DatasetSource:
-    """Items of a PyTorch data set, as batches of inputs and labels; `sample` holds the first two inputs, `labels` (N,)."""
+    """Items of a PyTorch data set, as batches of inputs and labels; `sample` holds the first two inputs, `targets` (N,)."""
 
     dataset: TorchDataset[Any]
     collate: Callable[[list[Any]], Any] | None
     workers: int
     device: torch.device
     sample: Tensor
-    labels: NDArray[np.float32]
-
-    @property
-    def targets(self) -> NDArray[np.float32]:
-        return self.labels
+    targets: NDArray[np.float32]
 
     def load(self, chunks: Sequence[Rows], stored_view: Augment = unchanged) -> Iterator[tuple[Tensor, Tensor]]:
         batches = _batches(self.dataset, self.collate, self.workers, chunks)
         for rows, (inputs, _) in zip(chunks, batches, strict=True):
-            yield stored_view(inputs.to(self.device)), torch.from_numpy(self.labels[rows]).to(self.device)
+            yield stored_view(inputs.to(self.device)), torch.from_numpy(self.targets[rows]).to(self.device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,20 +185,10 @@ class DatasetRuns(ImageRuns):
     source: DatasetSource
     network: Callable[[int], nn.Module]
 
-    def training(self, run: Run, resources: Resources) -> Training[Predictions]:
-        task = divided(self.task, run)
+    def inputs(self, run: Run, task: Task, resources: Resources) -> tuple[Batches, nn.Module]:
         if self.source.sample.ndim != 4:
             check_inputs(run)
-        for note in task.notes:
-            resources.progress.say(f"note: {note}")
-        batches = batches_of(run, task, self.source)
-        return Training(
-            model=self.network(run.seed).to(self.source.device),
-            batches=batches,
-            predict=lambda posterior: predict(run, task, posterior, batches, resources.progress),
-            title=f"Training {run.method.describe()}, seed {run.seed}",
-            interval=SAVED_EVERY,
-        )
+        return batches_of(run, task, self.source), self.network(run.seed).to(self.source.device)
 
     def write(self, result: Predictions, run: Run, folder: Path) -> None:
         write_predictions(result, folder / FILE, checked=True)
@@ -232,10 +218,8 @@ def _network(
         return partial(build_model, run.model, columns=columns)
     function: Callable[..., Any] = (lambda: copy.deepcopy(model)) if isinstance(model, nn.Module) else model
     if isinstance(model, nn.Module) and len(set(_seeds(run))) > 1:
-        raise InputError(
-            f"the members of '{run.method.name}' begin with weights of their own, and model is one network",
-            hint="Pass a function that makes a network, such as model=lambda: Network().",
-        )
+        problem = f"the members of '{run.method.name}' begin with weights of their own, and model is one network"
+        raise InputError(problem, hint="Pass a function that makes a network, such as model=lambda: Network().")
     name = getattr(model, "__name__", type(model).__name__)
     return lambda seed: made_by(function, name, seed, outputs=1)
 
@@ -264,10 +248,8 @@ def _read(
     for loader in loaders:
         _check_order(loader)
     if any(isinstance(one, IterableDataset) or not hasattr(one, "__len__") for one in datasets.values()):
-        raise InputError(
-            "the data set is iterable, so that no epoch can have an order of its own",
-            hint="Give a Dataset with __len__ and __getitem__.",
-        )
+        hint = "Give a Dataset with __len__ and __getitem__."
+        raise InputError("the data set is iterable, so that no epoch can have an order of its own", hint=hint)
     whole: TorchDataset[Any] = ConcatDataset(datasets.values())
     sizes = [len(one) for one in datasets.values()]  # type: ignore[arg-type]
     collate, workers = (loaders[0].collate_fn, loaders[0].num_workers) if loaders else (None, 0)

@@ -27,19 +27,17 @@ IMAGES, SIZE, SEEDS = 3200, 64, 3
 SHORT = ("optimizer.epochs=8", "optimizer.warmup=1", "optimizer.validation_share=0.1")
 
 
-def run_demo(
-    out: Path, *, seed: int = 0, images: int = IMAGES, workers: int | None = None, progress: Progress = QUIET
-) -> Path:
+def run_demo(out: Path, *, seed: int = 0, workers: int | None = None, progress: Progress = QUIET) -> Path:
     """Draw, train, score and report below `out`, or continue there; print the table and return the page.
 
     Country Shift in small: MAP with three seeds, MC dropout, and the deep ensemble of the three MAP networks, on the
     in-domain camera and on a camera and population that no network saw.
     """
     began = time.perf_counter()
+    recipe = Recipe(SIZE)
     data = prepare(
-        "synthetic", out / "data", recipe=Recipe(SIZE), images=images, seed=seed, workers=workers, progress=progress
+        "synthetic", out / "data", recipe=recipe, images=IMAGES, seed=seed, workers=workers, progress=progress
     )
-
     resources = Resources(progress=progress)
     if resources.torch_device().type == "cpu":
         networks = [*(("demo/map", SEEDS * seed + k) for k in range(SEEDS)), ("demo/dropout", seed)]

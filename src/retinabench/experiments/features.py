@@ -96,11 +96,9 @@ class Extractor:
         scaled = stored.to(torch.float32).div_(255).sub_(self.mean).div_(self.std)
         features = np.asarray(self.trunk.features(scaled).cpu())
         if not np.isfinite(features).all():  # before they are stored: a cache of them would count as damaged
-            raise InputError(
-                f"the weights give features of '{self.config.name}' that are not finite",
-                file=self.config.weights,
-                hint="Its values overflow in this network, or are not of it. Name another checkpoint in model.weights.",
-            )
+            problem = f"the weights give features of '{self.config.name}' that are not finite"
+            hint = "Its values overflow in this network, or are not of it. Name another checkpoint in model.weights."
+            raise InputError(problem, file=self.config.weights, hint=hint)
         return features
 
 
@@ -145,11 +143,8 @@ def _check_origin(workspace: Workspace, manifest: Mapping[str, object]) -> None:
     """Refuse a complete cache that was put here in place of this one: the name of its folder does not show its content."""
     begun = workspace.manifest() or {}
     if difference := first_difference(begun, json.loads(json.dumps(manifest))):
-        raise InputError(
-            f"holds features of another {difference[0]}",
-            file=workspace.folder,
-            hint="Delete the folder; the features are then computed again.",
-        )
+        hint = "Delete the folder; the features are then computed again."
+        raise InputError(f"holds features of another {difference[0]}", file=workspace.folder, hint=hint)
 
 
 def _read(workspace: Workspace, path: Path, images: int) -> NDArray[np.float32]:

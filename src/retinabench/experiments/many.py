@@ -165,9 +165,7 @@ def _read_segment(path: Path, identity: Mapping[str, object] | None) -> list[Jso
         return []
     for key, ours in {"schema": SCHEMA, **(identity or {})}.items():
         if content[0].get(key) != ours:
-            raise InputError(
-                f"holds results of {key} {content[0].get(key)!r}, where {ours!r} is at work",
-                file=path,
-                hint="They are never mixed. Choose another --out, or go back to the version and data of these results.",
-            )
+            problem = f"holds results of {key} {content[0].get(key)!r}, where {ours!r} is at work"
+            hint = "They are never mixed. Choose another --out, or go back to the version and data of these results."
+            raise InputError(problem, file=path, hint=hint)
     return content[1:]

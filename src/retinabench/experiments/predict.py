@@ -72,20 +72,13 @@ def _with_shifted(run: Run, trained: Task, joined: Prepared) -> Task:
 
 
 def _without_training_data(finished: FinishedRun, inputs: TrainedInputs, data: Path) -> Task:
-    """The task as it would be with the training data, whose validation and test images are black here.
-
-    They keep the shifted images in their batches, and thus the bits of what is predicted for them.
-    """
+    """The task with black validation and test images: they keep the shifted images in their batches, and thus their bits."""
     own = _in_domain(finished.folder)
     n, size = len(own), inputs.size
     assert own.patient_id is not None
-    records = make_records(
-        own.image_id,
-        own.grade if own.grade is not None else np.where(own.label > 0, 2, 0),
-        patient_id=own.patient_id,
-        split=own.split,
-        source=np.full(len(own), ""),
-    )
+    grade = own.grade if own.grade is not None else np.where(own.label > 0, 2, 0)
+    source = np.full(n, "")
+    records = make_records(own.image_id, grade, patient_id=own.patient_id, split=own.split, source=source)
     black = np.broadcast_to(np.uint8(0), (n, size, size, 3))
     first = Prepared(
         folder=Path(finished.run.data), name=inputs.data, size=size, fingerprint=inputs.fingerprint, records=records,
@@ -108,10 +101,7 @@ def _in_domain(folder: Path) -> Predictions:
 def _predict(
     finished: FinishedRun, folder: Path, run: Run, task: Task, gone: TrainedInputs | None, resources: Resources
 ) -> Predictions:
-    """Return the predictions of a run by the weights in its folder, or in those of its members.
-
-    gone: what is known of the training data where these are not there.
-    """
+    """Return the predictions of a run by the weights in its folder; gone: what is known of training data that are not there."""
     if members := member_runs(run):
         each = [_predict(finished, finished.member(one), one, task, gone, resources) for one in members]
         return ImageRuns(task).combine(run, each)

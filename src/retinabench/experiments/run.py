@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from retinabench.core.errors import QUIET, DivergedError, InputError, Progress
 from retinabench.core.files import check
@@ -80,19 +81,13 @@ def predict(run: Run, task: Task, posterior: Posterior, batches: Batches, progre
             f"{run.method.describe()} predicts values that are not finite. Lower optimizer.lr, or change method.*."
         )
     probs = table[:, :-1] if own else table
+    about = metadata(run, task, members=1)
+    about |= {"weights": fingerprint(posterior.state()), "samples": probs.shape[1]}  # also where their rows sum to 1
     predictions = Predictions(
-        image_id=part.image_id,
-        label=part.label,
-        probs=probs,
-        grade=part.grade,
-        patient_id=part.patient_id,
-        domain=part.domain,
-        split=part.split,
-        uncertainty=table[:, -1] if own else None,
+        part.image_id, part.label, probs, grade=part.grade, patient_id=part.patient_id, domain=part.domain,
+        split=part.split, uncertainty=table[:, -1] if own else None, metadata=about,
         fold=None if run.cross_validation is None else np.full(len(part), run.cross_validation.fold),
-        metadata=metadata(run, task, members=1)
-        | {"weights": fingerprint(posterior.state()), "samples": probs.shape[1]},  # also where their rows sum to 1
-    )
+    )  # fmt: skip
     named = compared_in_folds(run, predictions)
     return replace(predictions, uncertainties=named) if named else predictions
 
@@ -108,20 +103,12 @@ def metadata(run: Run, task: Task, members: int) -> JsonObject:
     """Return the metadata of a predictions file; `blur` where the images had Graham's preprocessing."""
     prepared = task.data.settings
     return {
-        "method": run.method.name,
-        "title": run.method.describe(),
-        "setting": run.setting(task.data.fingerprint),
-        "run": describe(run),
-        "task": run.task,
-        "model": run.model.name,
-        "data": task.data.name,
+        "method": run.method.name, "title": run.method.describe(), "setting": run.setting(task.data.fingerprint),
+        "run": describe(run), "task": run.task, "model": run.model.name, "data": task.data.name,
         **({"blur": prepared.blur} if prepared.preprocess == "graham" else {}),
         **({} if task.data.table is None else {"inputs": "table"}),
-        "seed": run.seed,
-        "members": members,
-        "config_hash": run.hash(task.data.fingerprint),
-        "version": __version__,
-    }
+        "seed": run.seed, "members": members, "config_hash": run.hash(task.data.fingerprint), "version": __version__,
+    }  # fmt: skip
 
 
 FILE = "predictions.parquet"
@@ -143,35 +130,33 @@ class ImageRuns:
         fingerprint = self.task.data.fingerprint
         source = source_of(run.model.name)._asdict() if run.model.own else {}
         return {
-            "run": run.model_dump(mode="json"),
-            "fingerprint": fingerprint,
-            "identity": run.identity(fingerprint),
-            "version": __version__,
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "processes": distributed.current().count,
-            **{f"network_{key}": value for key, value in source.items()},
-        }
+            "run": run.model_dump(mode="json"), "fingerprint": fingerprint, "identity": run.identity(fingerprint),
+            "version": __version__, "torch": torch.__version__, "threads": torch.get_num_threads(),
+            "processes": distributed.current().count, **{f"network_{key}": value for key, value in source.items()},
+        }  # fmt: skip
 
     def training(self, run: Run, resources: Resources) -> Training[Predictions]:
         task = divided(self.task, run)
         for note in task.notes:
             resources.progress.say(f"note: {note}")
+        batches, model = self.inputs(run, task, resources)
+        return Training(
+            model, batches, lambda posterior: predict(run, task, posterior, batches, resources.progress),
+            f"Training {run.method.describe()}, seed {run.seed}", interval=SAVED_EVERY,
+        )  # fmt: skip
+
+    def inputs(self, run: Run, task: Task, resources: Resources) -> tuple[Batches, nn.Module]:
+        """Return what a run reads of a task, and its untrained network."""
         if run.method.keeps_trunk and run.model.weights is None:
             resources.progress.say(
                 f"note: '{run.method.name}' keeps the weights of the trunk, which are random without model.weights"
             )
         device = resources.torch_device()
         batches = make_batches(run, task, device, resources.reading(), resources.progress)
-        return Training(
-            model=build_model(
-                run.model, run.seed, progress=resources.progress, columns=columns_of(batches.source, task)
-            ).to(device),
-            batches=batches,
-            predict=lambda posterior: predict(run, task, posterior, batches, resources.progress),
-            title=f"Training {run.method.describe()}, seed {run.seed}",
-            interval=SAVED_EVERY,
-        )
+        # How many columns the network reads where the data are a table.
+        columns = int(batches.source.inputs.shape[1]) if isinstance(batches.source, ArraySource) else None
+        columns = None if task.data.table is None else columns
+        return batches, build_model(run.model, run.seed, progress=resources.progress, columns=columns).to(device)
 
     def combine(self, run: Run, members: Sequence[Predictions]) -> Predictions:
         """Return the predictions of a run that combines others (`execution.member_runs`).
@@ -258,11 +243,6 @@ def batches_of(run: Run, task: Task, source: Source) -> Batches:
         seed=run.seed,
         augment=run.optimizer.augment,
     )
-
-
-def columns_of(source: Source, task: Task) -> int | None:
-    """Return how many columns the network reads where the data are a table, None of images."""
-    return int(source.inputs.shape[1]) if task.data.table is not None and isinstance(source, ArraySource) else None
 
 
 def _source(run: Run, task: Task, device: torch.device, workers: int, progress: Progress) -> Source:

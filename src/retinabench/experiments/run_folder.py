@@ -13,7 +13,7 @@ from typing import Annotated
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, PlainSerializer, PlainValidator
+from pydantic import Field
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check, write_json
@@ -36,20 +36,13 @@ from retinabench.models.settings import SCALES
 INPUTS = "inputs.json"
 
 
-def _read_settings(given: object) -> PreparedSettings:
-    return given if isinstance(given, PreparedSettings) else PreparedSettings.from_json(given)
-
-
-_Settings = Annotated[PreparedSettings, PlainValidator(_read_settings), PlainSerializer(PreparedSettings.to_dict)]
-
-
 class TrainedInputs(Frozen):
     """The images that a run was trained on, in all that its predictions need of them."""
 
     data: str
     fingerprint: str
     size: int = Field(ge=1)
-    settings: _Settings
+    settings: PreparedSettings
     referable_from: int = Field(ge=1, le=4)
     images: int
     patients: int

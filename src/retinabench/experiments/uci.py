@@ -56,27 +56,16 @@ CPU = torch.device("cpu")
 SETTINGS: dict[str, JsonObject] = {
     "dropout": {"name": "dropout", "rate": 0.05, "samples": 200},
     "variational": {
-        "name": "mfvi",
-        "prior_mean": "zero",
-        "prior_stddev": 1.0,
-        "stddev_mean_init": 0.05,
-        "annealing": "none",
+        "name": "mfvi", "prior_mean": "zero", "prior_stddev": 1.0, "stddev_mean_init": 0.05, "annealing": "none",
         "samples": 200,
     },
     "ensemble": {"name": "ensemble", "members": 5, "member": "map"},
-}
+}  # fmt: skip
 TITLES = {"dropout": "MC dropout", "variational": "Mean-field VI", "ensemble": "Deep ensemble"}
 OPTIMIZER = {
-    "name": "adam",
-    "lr": 0.01,
-    "momentum": 0.9,
-    "l2": 0.0,
-    "schedule": "linear",
-    "warmup": 0.0,
-    "reweight": "none",
-    "augment": "none",
-    "select": "last",
-}
+    "name": "adam", "lr": 0.01, "momentum": 0.9, "l2": 0.0, "schedule": "linear", "warmup": 0.0, "reweight": "none",
+    "augment": "none", "select": "last",
+}  # fmt: skip
 
 MEASURES = {
     "log_likelihood": "Log-likelihood, nats per point (higher is better)",
@@ -410,14 +399,8 @@ PUBLISHED: dict[str, dict[str, Printed]] = {
 GRID_SEARCH: dict[str, Printed] = {
     name: Printed(likelihood, None, rmse, None)
     for name, (likelihood, rmse) in {
-        "boston": (-2.40, 2.90),
-        "concrete": (-2.93, 4.82),
-        "energy": (-1.21, 0.54),
-        "kin8nm": (1.14, 0.08),
-        "naval": (4.45, 0.00),
-        "power": (-2.80, 4.01),
-        "protein": (-2.87, 4.27),
-        "wine": (-0.93, 0.62),
+        "boston": (-2.40, 2.90), "concrete": (-2.93, 4.82), "energy": (-1.21, 0.54), "kin8nm": (1.14, 0.08),
+        "naval": (4.45, 0.00), "power": (-2.80, 4.01), "protein": (-2.87, 4.27), "wine": (-0.93, 0.62),
         "yacht": (-1.25, 0.67),
     }.items()
-}
+}  # fmt: skip

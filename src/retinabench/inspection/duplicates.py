@@ -298,13 +298,9 @@ def _group(
     split: NDArray[np.str_], classes: NDArray[np.int8], rows: NDArray[np.intp], pairs: list[CopyPair]
 ) -> CopyGroup:
     """Return a group; its kind is the strongest that joins all of its rows, else "same retina"."""
-    joined = {kind: sum(pair.kind == kind for pair in pairs) >= len(rows) - 1 for kind in STRENGTH}
+    joined = (kind for kind in STRENGTH if sum(pair.kind == kind for pair in pairs) >= len(rows) - 1)
     # Of several pieces of evidence for the same two rows, the strongest stays.
     strongest = {pair.rows: pair for pair in sorted(pairs, key=lambda pair: STRENGTH[pair.kind])}
-    return CopyGroup(
-        rows=tuple(int(row) for row in rows),
-        kind=next((kind for kind in STRENGTH if joined[kind]), LEAST),
-        pairs=tuple(strongest[at] for at in sorted(strongest)),
-        splits=tuple(str(name) for name in split[rows]),
-        classes=tuple(int(one) for one in classes[rows]),
-    )
+    ordered = tuple(strongest[at] for at in sorted(strongest))
+    known = (tuple(values.tolist()) for values in (split[rows], classes[rows]))
+    return CopyGroup(tuple(rows.tolist()), next(joined, LEAST), ordered, *known)

@@ -1,6 +1,4 @@
-"""What `inspect` computes of a data set: counts, outliers.
-
-`inspect_data`: everything that an inspection finds in a prepared data set, and its findings.
+"""What `inspect` computes of a prepared data set: counts, copies, leaks and outliers.
 
 | finding | is |
 |---|---|
@@ -52,9 +50,7 @@ class Classes:
 
 def classes_of(data: Prepared) -> Classes:
     """Return the grades, or the labels where the records hold placeholders for grades."""
-    if data.graded:
-        return Classes("grade", GRADES, data.records.grade)
-    return Classes("label", LABELS, data.label)
+    return Classes("grade", GRADES, data.records.grade) if data.graded else Classes("label", LABELS, data.label)
 
 
 @dataclass(frozen=True)
@@ -230,17 +226,12 @@ def inspect_data(data: Prepared, *, read_images: bool, progress: Progress = QUIE
     files, classes = original_files(data), classes_of(data)
     pixels = read_pixels(data, progress) if read_images else None
     digests = files.sha256 if files is not None else None
+    records = data.records
+    groups = duplicate_groups(data, split_names(records), classes.of_row, digests, pixels, progress)
     return Inspection(
-        data=data,
-        read_images=read_images,
-        classes=classes,
-        files=files,
-        splits=list(split_rows(data.records, classes)),
-        cameras=list(camera_rows(data.records, files)),
-        groups=duplicate_groups(data, split_names(data.records), classes.of_row, digests, pixels, progress),
-        outliers=outliers(data.records, files, pixels),
-        leaks=list(leaks(data.records)),
-    )
+        data, read_images, classes, files, list(split_rows(records, classes)), list(camera_rows(records, files)), groups,
+        outliers(records, files, pixels), list(leaks(records)),
+    )  # fmt: skip
 
 
 def findings(found: Inspection) -> Iterator[Finding]:

@@ -137,12 +137,10 @@ class ImageGroup:
 
 def page(found: Inspection, groups: Sequence[ImageGroup]) -> str:
     """Return the data card as HTML: no script, nothing from the network, every text escaped."""
-    context = {
-        **_context(found),
-        "problems": [one for one in groups if not one.by_class],
-        "classes": [one for one in groups if one.by_class],
+    divided = {
+        name: [one for one in groups if one.by_class == of] for name, of in (("problems", False), ("classes", True))
     }
-    return pages.render("inspection.html.j2", context, package=PACKAGE)
+    return pages.render("inspection.html.j2", _context(found) | divided, package=PACKAGE)
 
 
 def markdown(found: Inspection, groups: Sequence[ImageGroup]) -> str:
@@ -302,7 +300,14 @@ def to_dict(found: Inspection) -> JsonObject:
             {
                 "kind": group.kind,
                 "correlation": group.correlation,
-                "pairs": [_pair_to_dict(records.image_id, pair) for pair in group.pairs],
+                "pairs": [
+                    {
+                        "images": [str(records.image_id[row]) for row in pair.rows],
+                        "kind": pair.kind,  # files and pixels that are equal need no alignment
+                        "alignment": None if pair.alignment is None else asdict(pair.alignment),
+                    }
+                    for pair in group.pairs
+                ],
                 "across_splits": group.crosses,
                 f"conflicting_{noun}s": group.conflicts,
                 "images": [
@@ -319,13 +324,6 @@ def to_dict(found: Inspection) -> JsonObject:
         ],
         "bad_files": [asdict(bad) for bad in files.bad] if files is not None else [],
     }
-
-
-def _pair_to_dict(image_id: NDArray[np.str_], pair: CopyPair) -> JsonObject:
-    """Return a pair with its evidence; files and pixels that are equal need no alignment."""
-    names = [str(image_id[row]) for row in pair.rows]
-    how = asdict(pair.alignment) if pair.alignment is not None else None
-    return {"images": names, "kind": pair.kind, "alignment": how}
 
 
 def _shown(found: Inspection, seed: int) -> Iterator[ImageGroup]:
@@ -447,10 +445,8 @@ def _predictions(path: Path) -> Iterator[str]:
         for split in ("validation", "test"):
             part = predictions.select(domain=domain, split=split)
             if part is not None:
-                patients = (
-                    "no patient ids" if part.patient_id is None else counted(len(np.unique(part.patient_id)), "patient")
-                )
-                images = counted(len(part), "image")
+                ids, images = part.patient_id, counted(len(part), "image")
+                patients = "no patient ids" if ids is None else counted(len(np.unique(ids)), "patient")
                 yield f"  {domain} {split}: {images}, {patients}, {int(part.label.sum()):,} referable"
     if predictions.metadata:
         yield "metadata: " + ", ".join(f"{key} {value}" for key, value in sorted(predictions.metadata.items()))

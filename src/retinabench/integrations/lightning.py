@@ -39,10 +39,8 @@ class ScoreCallback(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         if not isinstance(outputs, Mapping) or not {"logits", "label"} <= set(outputs):
-            raise InputError(
-                f"the {trainer.state.stage or 'validation'} step returns no logits and label",
-                hint='Return {"logits": logits, "label": label} from validation_step and test_step.',
-            )
+            hint = 'Return {"logits": logits, "label": label} from validation_step and test_step.'
+            raise InputError(f"the {trainer.state.stage or 'validation'} step returns no logits and label", hint=hint)
         self.metric.update(outputs["logits"], outputs["label"])
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

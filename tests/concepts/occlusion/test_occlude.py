@@ -68,8 +68,10 @@ def found(tmp_path_factory):
     folder, asked = tmp_path_factory.mktemp("occlusion"), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_model", lambda *given: Spots())
-        effects = module._effects
-        patch.setattr(module, "_effects", lambda names, told, more: effects(names, asked.extend(told) or told, more))
+        effect_of = module.effect_of
+        patch.setattr(
+            module, "effect_of", lambda name, own, **given: asked.extend(own) or effect_of(name, own, **given)
+        )
         bank = folder / "ill.toml"  # more lesions than in the population in domain
         bank.write_text('title = "ill"\n[synthetic]\npopulation = "shifted"\n')
         options = OcclusionOptions(images=30, replicates=100, seed=7)

@@ -5,7 +5,7 @@ import pytest
 
 from retinabench.core.random_streams import derive
 from retinabench.experiments.study.prediction_files import ResultRow, subsets
-from retinabench.experiments.study.results import MAIN, score_entries
+from retinabench.experiments.study.summary import MAIN, score_entries
 from retinabench.metrics.comparison import rank
 from retinabench.metrics.scoring import score
 from retinabench.predictions.io import read_predictions, write_predictions

@@ -1,15 +1,7 @@
-"""A bank: images with the concepts that readers see on them.
+"""A bank: samples by concepts with their truth, possibly far larger than memory, and its samples as a prepared folder.
 
-The question bank: samples by concepts with the truth, possibly far larger than memory.
-
-A question is a pair (sample, concept); a cell is (concept, truth). The bank counts its cells once, in chunks of rows, and finds
-the k-th sample of a cell through these counts, so that drawing at random without replacement needs no list of the samples:
-the truth may be a memory map of millions of regions, and asking copies none of it.
-
-The samples of a bank as a prepared folder: images, or regions of images, memory-mapped, with their truth.
-
-The folder is one of `data.prepared`, so that the loader of the training loop and the cache of features read it, and memory
-never holds more than one shard. A killed preparation continues with the first shard that is missing.
+A question is a pair (sample, concept); a cell is (concept, truth). The bank counts its cells once, in chunks of rows, and finds the k-th
+sample of a cell through these counts: the truth may be a memory map of millions of regions, and asking copies none of it.
 """
 
 from __future__ import annotations
@@ -157,7 +149,7 @@ def _write(
                 write_shard(shard, np.concatenate(pixels))
                 _save(file, np.concatenate(truth))
             advance(len(rows))
-    names = [str(name) for name in images.sample_id]
+    names = images.sample_id.tolist()
     ids = names if grid == 1 else [region for name in names for region in region_ids(name, grid)]
     grades, patients = np.zeros(len(ids), np.int8), np.repeat(images.patient_id, grid**2)
     _save(out / "truth.npy", np.concatenate([np.load(check(file), allow_pickle=False) for file in truths]))

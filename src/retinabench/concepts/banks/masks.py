@@ -43,11 +43,8 @@ def one_file(files: Files, pattern: str) -> tuple[str, str]:
     if not found:
         raise InputError(f"holds no file '{pattern}'", file=files.root, hint="Point --source at the whole data set.")
     if len(found) > 1:
-        raise InputError(
-            f"holds {len(found)} files '{pattern}'",
-            file=files.root,
-            hint=f"Point --source at the folder of one of them, such as {found[0][1] or found[0][0]}",
-        )
+        hint = f"Point --source at the folder of one of them, such as {found[0][1] or found[0][0]}"
+        raise InputError(f"holds {len(found)} files '{pattern}'", file=files.root, hint=hint)
     return found[0]
 
 
@@ -67,13 +64,7 @@ def collected(
     def image(row: int, size: int) -> NDArray[np.uint8]:
         return square_image(opened(files, names[row], 2 * size if whole else None), size, definition.crop)
 
-    return ConceptImages(
-        sample_id=np.array(ids),
-        concepts=tuple(concepts),
-        truth=truth,
-        patient_id=np.array(patients if patients is not None else ids),
-        image=image,
-    )
+    return ConceptImages(np.array(ids), tuple(concepts), truth, np.array(ids if patients is None else patients), image)
 
 
 def opened(files: Files, name: str, at_least: int | None = None) -> Image.Image:
@@ -129,11 +120,8 @@ def _places(definition: BankDefinition, layout: MaskFiles, files: Files, name: s
         if place in files:
             places[concept] = place
         elif layout.missing == "error":
-            raise InputError(
-                f"its mask '{place}' is missing",
-                file=files.where(name),
-                hint='Complete the download, or state missing = "absent" in the definition of the bank.',
-            )
+            hint = 'Complete the download, or state missing = "absent" in the definition of the bank.'
+            raise InputError(f"its mask '{place}' is missing", file=files.where(name), hint=hint)
     return places
 
 

@@ -55,13 +55,9 @@ def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
         wrong = (values != 0) & (values != 1) & ~unknown
         if wrong.any():
             row = int(wrong.argmax())
-            raise InputError(
-                f"is {values[row]:g}, not 0, 1 or empty",
-                file=path,
-                row=row + 1,
-                column=name,
-                hint="Name the columns that are concepts with --concepts.",
-            )
+            problem = f"is {values[row]:g}, not 0, 1 or empty"
+            hint = "Name the columns that are concepts with --concepts."
+            raise InputError(problem, file=path, row=row + 1, column=name, hint=hint)
         truth = np.full(len(values), UNKNOWN, np.int8)
         np.copyto(truth, values, casting="unsafe", where=~unknown)
         return truth
@@ -107,7 +103,10 @@ def read_concepts(
     check = Check(str(path))
     image_id, _ = check.identified("image_id", check.text("image_id", _text(ids)))
     # Columns are written, and most often read, as a whole.
-    values = np.empty((len(wanted), len(ids)), dtype or _type(path if parquet else None, wanted)).T
+    single = parquet and all(
+        pa.types.is_float32(open_parquet(path).schema_arrow.field(name).type) for name in wanted if dtype is None
+    )
+    values = np.empty((len(wanted), len(ids)), dtype or (np.float32 if single else np.float64)).T
     for first in range(0, len(wanted), COLUMNS):
         some = wanted[first : first + COLUMNS]
         with _explained(path):
@@ -115,13 +114,6 @@ def read_concepts(
         for place, name in enumerate(some, start=first):
             values[:, place] = convert(name, _numbers(path, name, part[name].combine_chunks()))
     return image_id, wanted, values
-
-
-def _type(path: Path | None, wanted: Sequence[str]) -> type[np.floating]:
-    single = path is not None and all(
-        pa.types.is_float32(open_parquet(path).schema_arrow.field(name).type) for name in wanted
-    )
-    return np.float32 if single else np.float64
 
 
 def _text(column: pa.ChunkedArray) -> NDArray[Any]:
@@ -265,17 +257,12 @@ def _truth(row: Row, wanted: dict[str, list[str]], layout: LabelTable, place: in
 
 def _meaning(row: Row, column: str, layout: LabelTable, where: str) -> int:
     number, cells = row
-    for meaning, known in ((1, layout.present), (0, layout.absent), (UNKNOWN, layout.unknown)):
-        if cells[column] in known:
+    for meaning, words in ((1, layout.present), (0, layout.absent), (UNKNOWN, layout.unknown)):
+        if cells[column] in words:
             return meaning
-    raise InputError(
-        f"is '{cells[column]}', which has no meaning",
-        file=where,
-        row=number,
-        column=column,
-        hint=f"Present is {', '.join(layout.present)}, absent {', '.join(layout.absent)}; "
-        "the definition of the bank may name others, and unknown ones.",
-    )
+    known = f"Present is {', '.join(layout.present)}, absent {', '.join(layout.absent)}"
+    hint = f"{known}; the definition of the bank may name others, and unknown ones."
+    raise InputError(f"is '{cells[column]}', which has no meaning", file=where, row=number, column=column, hint=hint)
 
 
 SEPARATOR = "@"

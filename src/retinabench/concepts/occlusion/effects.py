@@ -1,18 +1,10 @@
-"""Cover lesions, and measure what the network then says.
-
-Fill a part of an image with the texture that surrounds it, and place the same shape elsewhere.
-
-The slow part of the filling is an average of the surrounding pixels, in a window that widens until it reaches them; the
-fine part is the difference of the surrounding pixels from their own average, mirrored at the border of the part.
-
-How much a model's probability and its uncertainty change, per image and on average over patients.
+"""Cover lesions with the texture around them, place the same shapes elsewhere, and measure what the network then says.
 
 For an image x with a concept c, and f the model's P(referable) or one of its uncertainties,
 
     occluded = f(x with c filled) - f(x),    control = mean_k f(x with control k filled) - f(x),
 
-and the effect of the concept is their difference. Averages are over images, their intervals over patients (cluster
-bootstrap).
+and the effect of the concept is their difference. Averages are over images, their intervals over patients (cluster bootstrap).
 """
 
 from __future__ import annotations
@@ -41,7 +33,10 @@ TRIES = 200  # places that are tried for a piece of a shape
 
 
 def fill(image: NDArray[np.uint8], mask: Mask, source: Mask) -> NDArray[np.uint8]:
-    """Return an image in which a part is filled with the surrounding texture; `image` (S, S, 3), `mask`, `source` (S, S) -> (S, S, 3)."""
+    """Return an image (S, S, 3) whose `mask` (S, S) is filled from `source` (S, S).
+
+    The filling is a windowed average of the surrounding pixels plus their difference from it, mirrored at the border of the mask.
+    """
     source = source & ~mask
     if not mask.any() or not source.any():
         return image.copy()

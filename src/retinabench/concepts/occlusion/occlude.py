@@ -112,15 +112,10 @@ def _table(effects: Sequence[Effect], measure: Measure, drawn: bool) -> Table:
     heads = {"occluded": "Lesion filled", "control": "Control filled", "difference": "Effect of the lesion"}
     if drawn:
         heads |= {"rendered": "Drawn without it", "error": "Filled minus drawn"}
-    rows = []
-    for one in effects:
-        changes = getattr(one, measure)
-        cells = [_cell(changes[kind] if changes else None) for kind in heads]
-        rows.append(Row(one.concept, cells))
-    unit = "P(referable)" if measure == "probability" else f"{measure} uncertainty, nats"
-    title = f"Mean change of {unit}, with 95 % intervals over patients".replace(
-        "uncertainty uncertainty", "total uncertainty"
-    )
+    rows = [Row(one.concept, [_cell((getattr(one, measure) or {}).get(kind)) for kind in heads]) for one in effects]
+    units = {"probability": "P(referable)", "uncertainty": "total uncertainty, nats"}
+    unit = units.get(measure, "epistemic uncertainty, nats")
+    title = f"Mean change of {unit}, with 95 % intervals over patients"
     return Table.of(title, [Column(head) for head in heads.values()], rows, row_header="Concept")
 
 
@@ -174,12 +169,18 @@ def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: Oc
     learnt = _learnt(folder, images, rows, model.recipe, options)
     answered, examples = _answered(images, rows, model, options)
     reference = np.flatnonzero((images.truth == 0).all(axis=1))[:REFERENCE]
+    of_concept = {name: [one for one in answered if one.concept == name] for name in (*images.concepts, ALL)}
+    effects = [
+        effect_of(name, own, replicates=options.replicates, seed=options.seed)
+        for name, own in of_concept.items()
+        if own
+    ]
     found = Occlusion(
         bank=definition.title, drawn=definition.synthetic is not None, model=model.run.method.describe(),
         weights=model.weights, size=model.recipe.size, samples=int(model.run.method.samples), images=len(rows),
         patients=len(set(images.patient_id[rows].tolist())), controls=CONTROLS, replicates=options.replicates,
-        seed=options.seed, reference=_reference(images, reference, model),
-        effects=_effects(images.concepts, answered, options), notes=_notes(answered, learnt),
+        seed=options.seed, reference=_reference(images, reference, model), effects=effects,
+        notes=_notes(answered, learnt),
     )  # fmt: skip
     write_json(out / "occlusion.json", found.to_dict(), checked=True)
     write_bytes(out / "effects.csv", _occlude_table(answered).encode(), checked=True)
@@ -216,18 +217,12 @@ def _answered(
                 for place, (row, one) in enumerate(zip(some, made, strict=True)):
                     if concept not in one.filled:
                         continue
+                    controls = [asked[f"control {k}"][place] for k in range(len(one.controls[concept]))]
                     answer = OccludedImage(
-                        str(images.sample_id[row]),
-                        str(images.patient_id[row]),
-                        concept,
-                        one.area[concept],
-                        original[place],
-                        asked["occluded"][place],
-                        np.stack([asked[f"control {k}"][place] for k in range(len(one.controls[concept]))])
-                        if one.controls[concept]
-                        else np.empty((0, 3)),
+                        str(images.sample_id[row]), str(images.patient_id[row]), concept, one.area[concept],
+                        original[place], asked["occluded"][place], np.reshape(controls, (-1, 3)),
                         asked["rendered"][place] if concept in one.rendered else None,
-                    )
+                    )  # fmt: skip
                     answered.append(answer)
                     best[concept] = _stronger(best.get(concept), answer, one)
             advance(len(some))
@@ -305,15 +300,6 @@ def _stronger(before: Example | None, answer: OccludedImage, one: Variants) -> E
     if answer.rendered is not None:
         shown.append(("drawn without", one.rendered[answer.concept], float(answer.rendered[0])))
     return Example(answer.concept, answer.image_id, change, tuple(shown))
-
-
-def _effects(concepts: tuple[str, ...], answered: list[OccludedImage], options: OcclusionOptions) -> list[Effect]:
-    found = []
-    for concept in (*concepts, ALL):
-        own = [one for one in answered if one.concept == concept]
-        if own:
-            found.append(effect_of(concept, own, replicates=options.replicates, seed=options.seed))
-    return found
 
 
 def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> dict[str, float | None]:

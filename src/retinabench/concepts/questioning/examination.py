@@ -176,21 +176,11 @@ class Examination:
         negatives, positives = self.bank.cells.T.tolist()
         unknown = (bank.samples - bank.cells.sum(axis=1)).tolist()
         content = {
-            "schema": SCHEMA,
-            "strategy": self.strategy,
-            "seed": self.seed,
-            "reading": self.reading,
-            "rules": self.rules,
-            "asked": self.asked,
-            "stopped": self.stopped,
-            "cut": dict(self.cut),
-            "intervals": "fixed" if self.fixed else "sequence",
-            "nonce": self.nonce,
-            "transcript": self.head,
+            "schema": SCHEMA, "strategy": self.strategy, "seed": self.seed, "reading": self.reading, "rules": self.rules,
+            "asked": self.asked, "stopped": self.stopped, "cut": dict(self.cut),
+            "intervals": "fixed" if self.fixed else "sequence", "nonce": self.nonce, "transcript": self.head,
             "bank": {
-                "hash": bank.hash,
-                "samples": bank.samples,
-                "concepts": list(names),
+                "hash": bank.hash, "samples": bank.samples, "concepts": list(names),
                 "positives": dict(zip(names, positives, strict=True)),
                 "negatives": dict(zip(names, negatives, strict=True)),
                 "unknown": dict(zip(names, unknown, strict=True)),
@@ -199,9 +189,8 @@ class Examination:
             "progress": {"questions": list(range(len(self.uncertainty))), "uncertainty": self.uncertainty.tolist()},
             "claims": [claim.to_dict(bank) for claim in self.claims],
             "error_control": {"alpha": ALPHA, "rates": self.rates},
-            "companion_valid": self.companion_valid,
-            "notes": self.notes,
-        }
+            "companion_valid": self.companion_valid, "notes": self.notes,
+        }  # fmt: skip
         if (readers := self.readers) is not None:
             shown = {"truth": readers.truth, "names": readers.names, "concepts": readers.concepts}
             content["readers"] = json_content(shown)
@@ -326,8 +315,16 @@ def examine(
     rule = StoppingRule(questions, tolerance, patience)
     stated = state_before(bank, strategy, rule, claim, confidence, path, fixed=fixed)
     chosen, claims, name = find_strategy(stated.strategy), stated.claims, stated.strategy
-    _count_patients(bank, claims, seed)
-    state, models = _blank(bank, claims, rules, reading, cut or {})
+    if bank.patient is not None:  # of each, one sample counts for the claims about new patients
+        patients = Patients(bank.patient, seed)
+        for one in (one for one in claims if one.new):
+            rows = patients.counted(np.asarray(bank.truth[:, one.concept]) == one.truth)
+            one.counted = None if rows is None else frozenset(rows.tolist())
+    models = [Performance() for _ in bank.concepts]
+    asked, right, stale = (np.zeros(bank.cells.shape, np.int64) for _ in range(3))
+    start = np.stack([model.uncertainty(reading) for model in models])
+    cuts = [(cut or {}).get(concept) for concept in bank.concepts]
+    state = ExaminationState(bank, asked, right, start, stale, claims, rules == "corrected", cuts)
     who = getattr(examinee, "hash", None)
     header = stated.header(
         bank=bank.hash, examinee=who, seed=seed, reading=reading, rules=rules, cut=dict(cut) if cut else None,
@@ -397,15 +394,6 @@ def replay(bank: Bank, transcript: Path, examinee: Answers | None) -> Examinatio
         if examinee is not None and examinee(sample, bank.concepts[concept]) != prob:
             raise InputError(f"holds the answer {prob}, which the answers do not", file=transcript, row=row)
     return found
-
-
-def _count_patients(bank: Bank, claims: Sequence[Claim], seed: int) -> None:
-    """Tell the claims about new patients which samples count: one of each patient."""
-    if bank.patient is not None:
-        patients = Patients(bank.patient, seed)
-        for claim in claims:
-            rows = patients.counted(np.asarray(bank.truth[:, claim.concept]) == claim.truth) if claim.new else None
-            claim.counted = None if rows is None else frozenset(rows.tolist())
 
 
 @dataclass(frozen=True)
@@ -482,16 +470,6 @@ def _ask(
             course.append(float(state.uncertainty.mean()))
             advance(1)
     return stopped, course, record
-
-
-def _blank(
-    bank: Bank, claims: Sequence[Claim], rules: str, reading: Reading, cut: Mapping[str, float]
-) -> tuple[ExaminationState, list[Performance]]:
-    models = [Performance() for _ in bank.concepts]
-    asked, right, stale = (np.zeros(bank.cells.shape, np.int64) for _ in range(3))
-    start = np.stack([model.uncertainty(reading) for model in models])
-    cuts = [cut.get(name) for name in bank.concepts]
-    return ExaminationState(bank, asked, right, start, stale, claims, rules == "corrected", cuts), models
 
 
 def _answer(examinee: Examinee, one: Question, *, bounded: bool) -> float:

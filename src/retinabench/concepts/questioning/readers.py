@@ -28,7 +28,6 @@ Images with the same truth of the bank and the same weight are a *stratum*. As i
 asked about are a random sample of each stratum in random order, and its share of right answers has a confidence sequence. With S
 strata, each at the level 1 - alpha / S, the weighted mean of their ends holds the rate with a probability of at least 1 - alpha at
 every number of questions. A stratum whose truth is unknown was never asked about: [0, 1]. Claims are against the chosen truth.
-
 """
 
 from __future__ import annotations

@@ -1,19 +1,13 @@
 """The transcript of an examination: every question and its answer as one line of JSON, appended as soon as the answer is there.
 
-The first line registers what determines the questions, before the first of them: the claims, the cuts, how intervals are made, the
-hashes of bank and answers, the seed. A claim that is first stated when answers are known could have been chosen for them. It is
-*exploratory*: its answers are counted, it is never decided, does not end the examination and guides no question. The registered
-claims stay what they were: a later command that leaves one out does not make the others easier to decide.
+The first line registers, before the first question, what determines the questions: the claims, the cuts, how intervals are made, the
+hashes of bank and answers, the seed. A claim that is first stated when answers are known is *exploratory*: it is never decided and guides
+no question. Every line names the SHA-256 of the line before it, so that the hash of the last line identifies the whole transcript. With an
+auditor's *nonce* the seed is `seed_of(bank, nonce)`, which the examined side can neither choose nor foresee. Transcripts of version 2 have
+neither; those of version 1 register the claims of the strategy `claims` alone, each decided at its confidence by itself.
 
-Every line names the SHA-256 of the line before it, so that the hash of the last line identifies the whole transcript: a reader who noted it
-sees any later change. With an auditor's *nonce* the seed is `seed_of(bank, nonce)`, which the examined side can neither choose nor
-foresee. Transcripts of version 2 have neither; those of version 1 register the claims of the strategy `claims` alone, each decided at
-its confidence by itself.
-
-It is the only file that is not written as a whole, because an answer may be expensive (an expert, a large network). A line that was
-cut short by a kill is dropped, and its question is asked again. An examination continues by repetition: strategy, seed and answers
-determine every question, so it starts again with the answers of the transcript and checks that each question is the recorded one.
-One process writes at a time: it holds the lock of the folder.
+An examination continues by repetition: strategy, seed and answers determine every question. A line that was cut short by a kill is
+dropped, and its question is asked again. One process writes at a time: it holds the lock of the folder.
 """
 
 from __future__ import annotations
@@ -244,11 +238,8 @@ def _check_header(path: Path, found: JsonObject, header: Mapping[str, object]) -
     for key, value in header.items():
         if found.get(key) != value:
             shown = ", ".join(f"{name} {str(one)[:40]}" for name, one in (("there:", found.get(key)), ("now:", value)))
-            raise InputError(
-                f"is the transcript of another examination: its {key} differs ({shown})",
-                file=path,
-                hint="Choose another --out, or delete the file.",
-            )
+            problem = f"is the transcript of another examination: its {key} differs ({shown})"
+            raise InputError(problem, file=path, hint="Choose another --out, or delete the file.")
 
 
 def _unanswered(content: bytes, header: Mapping[str, object]) -> bool:
@@ -296,10 +287,8 @@ def register(
     claims = [_parse(text, bank, together, registered=True) for text in registered]
     claims += [_parse(text, bank, together, registered=False) for text in stated if text not in registered]
     if claims and not find_strategy(name).companion_valid:
-        raise InputError(
-            f"the strategy '{name}' selects samples within a cell, so no claim can be decided by it",
-            hint="Choose claims, precision, uncertainty or random.",
-        )
+        problem = f"the strategy '{name}' selects samples within a cell, so no claim can be decided by it"
+        raise InputError(problem, hint="Choose claims, precision, uncertainty or random.")
     if name == "claims" and not registered:
         raise InputError("the strategy 'claims' needs a claim", hint="Give it with --claim.")
     return Registration(schema, name, registered, claims)

@@ -51,15 +51,8 @@ def performance_panel(concept: ConceptResult) -> Figure:
         place = axes.get_xaxis_transform()
         axes.text(number / 4 + 0.125, 1.02, name, transform=place, color=color, fontsize=TEXT, ha="center", va="bottom")
     axes.axvline(0.5, color=MUTED, linewidth=0.7)
-    axes.fill_between(
-        GRID,
-        np.maximum(mean - 2 * sd, 0),
-        np.maximum(mean + 2 * sd, 0),
-        color=HUES[0],
-        alpha=0.22,
-        linewidth=0,
-        zorder=2,
-    )
+    low, high = (np.maximum(mean + sign * 2 * sd, 0) for sign in (-1, 1))
+    axes.fill_between(GRID, low, high, color=HUES[0], alpha=0.22, linewidth=0, zorder=2)
     axes.plot(GRID, np.where(mean < 0, np.nan, mean), color=HUES[0], zorder=3)
     seen = np.flatnonzero(bins)
     axes.plot((seen + 0.5) / 100, bins[seen], linestyle="none", marker="o", markersize=3.4, color=INK, zorder=4)

@@ -17,11 +17,10 @@ from retinabench.concepts.banks.bank import CHUNK, Bank
 from retinabench.concepts.inference.claims import Claim, RateEnds, needed
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING, LEAST, Rate
 from retinabench.concepts.questioning.examination import Examination, Readers
-from retinabench.concepts.questioning.referral import Agreement, AnyConcept, AtEqualGrade, Share, Shares
+from retinabench.concepts.questioning.referral import Agreement, AnyConcept, AtEqualGrade, Share
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content
 from retinabench.core.settings import read_toml
-from retinabench.metrics.clinical.readers import BesideReaders
 from retinabench.metrics.decisions import operating_points
 from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit.tables import (
@@ -119,11 +118,11 @@ def together(bank: Bank) -> list[ConceptPair]:
         mixed = (yes.T @ no).astype(np.int64)
         both += (yes.T @ yes).astype(np.int64)
         one += mixed + mixed.T
-    pairs: list[ConceptPair] = []
-    for i, j in combinations(range(count), 2):
-        if both[i, j] and both[i, j] >= MOSTLY * (both[i, j] + one[i, j]):
-            pairs.append(ConceptPair((bank.concepts[i], bank.concepts[j]), int(both[i, j]), int(one[i, j])))
-    return pairs
+    return [
+        ConceptPair((bank.concepts[i], bank.concepts[j]), int(both[i, j]), int(one[i, j]))
+        for i, j in combinations(range(count), 2)
+        if both[i, j] and both[i, j] >= MOSTLY * (both[i, j] + one[i, j])
+    ]
 
 
 OUTCOMES = {"sensitivity": ("tp", "fn", 1), "specificity": ("tn", "fp", 0)}
@@ -210,16 +209,10 @@ class ExaminationReport:
         right, wrong, truth = OUTCOMES[measure]
         rate: Rate = getattr(one, measure)
         return ConceptRate(
-            concept,
-            measure,
-            one.counts[right],
-            one.counts[right] + one.counts[wrong],
-            int(self.examination.bank.cells[place, truth]),
-            rate.new or ANYTHING,
-            rate.simultaneous or ANYTHING,
-            self.goals.get(concept, {}).get(measure),
-            (rate.patients.asked, rate.patients.of) if rate.patients else None,
-        )
+            concept, measure, one.counts[right], one.counts[right] + one.counts[wrong],
+            int(self.examination.bank.cells[place, truth]), rate.new or ANYTHING, rate.simultaneous or ANYTHING,
+            self.goals.get(concept, {}).get(measure), (rate.patients.asked, rate.patients.of) if rate.patients else None,
+        )  # fmt: skip
 
     @property
     def judged(self) -> Sequence[ConceptRate]:
@@ -331,11 +324,13 @@ def readers_tables(readers: Readers) -> list[Table]:
         columns = [Column(f"{name} ({one.disputed:,} disputed)") for name, one in concepts.items()]
         caption = f"{measure.capitalize()} in this bank against each truth, with 95 % intervals where not all was asked"
         tables.append(Table.of(caption, columns, rows, row_header="Truth"))
-    rows = [
-        Row(f"{name}, {measure}", [Cell.of(one.model, TWO_DIGITS), Cell.of(one.mean_reader, TWO_DIGITS), _gap(one)])
-        for name, told in concepts.items()
-        for measure, one in told.beside.items()
-    ]
+    rows = []
+    for name, told in concepts.items():
+        for measure, one in told.beside.items():
+            gap, p = one.model_minus_mean, f"p = {p_value(one.p_value)}"
+            cells = [Cell.of(one.model, TWO_DIGITS), Cell.of(one.mean_reader, TWO_DIGITS)]
+            cells.append(Cell.number(gap.value, gap.low, gap.high, form=SIGNED, below=p))
+            rows.append(Row(f"{name}, {measure}", cells))
     if rows:
         columns = [Column("Model"), Column("Mean reader"), Column("Model less mean reader")]
         caption = "The model beside the readers, each against the majority of the other readers"
@@ -343,25 +338,19 @@ def readers_tables(readers: Readers) -> list[Table]:
     return tables
 
 
-def _gap(one: BesideReaders) -> Cell:
-    gap = one.model_minus_mean
-    return Cell.number(gap.value, gap.low, gap.high, form=SIGNED, below=f"p = {p_value(one.p_value)}")
-
-
 def beside_lines(readers: Readers) -> list[str]:
     told = {name: one.beside for name, one in readers.concepts.items() if one.beside}
     width = max(map(len, told), default=0)
     lines = []
     for name, beside in told.items():
-        cells = {rate: f"{TWO_DIGITS(one.model.value)} {one.verdict}, {_by(one)}" for rate, one in beside.items()}
+        cells = {}
+        for rate, one in beside.items():
+            gap = one.model_minus_mean
+            by = f"{SIGNED(gap.value)} {SIGNED.interval(gap.low, gap.high)}"
+            cells[rate] = f"{TWO_DIGITS(one.model.value)} {one.verdict}, {by}"
         lines.append(f"{name:<{width}}  {cells.get('sensitivity', ''):<51}{cells.get('specificity', '')}".rstrip())
     head = "The model beside the mean reader, each judged by the majority of the other readers (95 % interval of the difference):"
     return [head, f"{'':<{width}}  {'sensitivity':<51}specificity", *lines] if lines else []
-
-
-def _by(one: BesideReaders) -> str:
-    gap = one.model_minus_mean
-    return f"{SIGNED(gap.value)} {SIGNED.interval(gap.low, gap.high)}"
 
 
 def _against(rate: Rate) -> Cell:
@@ -379,22 +368,20 @@ def _against(rate: Rate) -> Cell:
 def referral_tables(found: Agreement) -> list[Table]:
     """Return the tables: by concept, the agreement by grade and concept, and by grade what referred images are said to show."""
     concepts = found.concepts
-    columns = [
-        Column("Images asked about"),
-        Column("Referred where it says yes"),
-        Column("Referred where it says no"),
-        Column("Difference at equal grade"),
-        Column("Agreement"),
-    ]
+    heads = ["Images asked about", "Referred where it says yes", "Referred where it says no"]
+    heads += ["Difference at equal grade", "Agreement"]
     rows = []
     for name, one in concepts.items():
         shares = (one.refers_if_yes, one.refers_if_no, one.at_equal_grade, one.agreement)
         rows.append(Row(name, [Cell.number(one.images, form=COUNT), *map(_cell, shares)]))
     caption = "Concept answers and referral, with 95 % intervals that respect patients"
-    tables = [Table.of(caption, columns, rows, row_header="Concept")]
+    tables = [Table.of(caption, [Column(head) for head in heads], rows, row_header="Concept")]
     grades = sorted({grade for one in concepts.values() for grade in one.grades})
     if grades:
-        rows = [Row(grade, [_agreement(one.grades.get(grade)) for one in concepts.values()]) for grade in grades]
+        rows = []
+        for grade in grades:
+            of = [one.grades.get(grade) for one in concepts.values()]
+            rows.append(Row(grade, [Cell.number(None) if one is None else _cell(one.agreement) for one in of]))
         caption = "Agreement of each concept's answers with the referral, by grade"
         tables.append(Table.of(caption, [Column(name) for name in concepts], rows, row_header="Grade"))
     if found.named.images:
@@ -404,25 +391,17 @@ def referral_tables(found: Agreement) -> list[Table]:
 
 def _named_table(named: AnyConcept) -> Table:
     rows = [
-        Row(label, [cell for share in (one.referred, one.not_referred) for cell in _counted(share)])
+        Row(label, [f(share) for share in (one.referred, one.not_referred) for f in (_images, _cell)])
         for label, one in [("all", named.overall), *named.grades.items()]
     ]
-    columns = [
-        Column("Referred images"),
-        Column("of these, a yes to any concept"),
-        Column("Other images"),
-        Column("of these, a yes to any concept"),
-    ]
+    some = "of these, a yes to any concept"
+    columns = [Column("Referred images"), Column(some), Column("Other images"), Column(some)]
     caption = "Images about which every concept was asked: how many show at least one, by the model's answers"
     return Table.of(caption, columns, rows, row_header="Grade")
 
 
-def _counted(share: Share) -> list[Cell]:
-    return [Cell.number(share.images, form=COUNT), _cell(share)]
-
-
-def _agreement(shares: Shares | None) -> Cell:
-    return Cell.number(None) if shares is None else _cell(shares.agreement)
+def _images(share: Share) -> Cell:
+    return Cell.number(share.images, form=COUNT)
 
 
 def _cell(share: Interval) -> Cell:

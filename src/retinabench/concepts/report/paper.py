@@ -103,9 +103,7 @@ def course(
 ) -> NDArray[np.float64]:
     """Return the mean uncertainty after 0, 1, … questions of each repetition, (`REPETITIONS`, questions + 1)."""
     seeds = [derive(seed, "repetition", repetition) for repetition in range(REPETITIONS)]
-    return np.stack(
-        [
-            examine(bank, factory(one), strategy=strategy, questions=questions, seed=one, **options).uncertainty  # type: ignore[arg-type]
-            for one in seeds
-        ]
-    )
+    return np.stack([
+        examine(bank, factory(one), strategy=strategy, questions=questions, seed=one, **options).uncertainty  # type: ignore[arg-type]
+        for one in seeds
+    ])  # fmt: skip

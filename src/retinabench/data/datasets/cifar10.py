@@ -41,16 +41,10 @@ def read(source: Path | None) -> ArrayDataset:
     corrupted = [_corrupted(source / "CIFAR-10-C" / f"{kind}.npy", k, clean) for kind, k in CORRUPTED]
     groups = ["clean", *(f"corrupted-{kind}-{strength}" for kind, strength in CORRUPTED)]
     train = np.concatenate([of_part for _, of_part in parts])
-    return concatenate(
-        {
-            "train": ArrayDataset(np.concatenate([images for images, _ in parts]), train, np.full(len(train), "train")),
-            "test": ArrayDataset(
-                np.concatenate([clean, *corrupted]),
-                np.tile(classes, 1 + len(CORRUPTED)),
-                np.repeat(groups, len(classes)),
-            ),
-        }
-    )
+    images, tests = np.concatenate([images for images, _ in parts]), np.concatenate([clean, *corrupted])
+    targets, group = np.tile(classes, 1 + len(CORRUPTED)), np.repeat(groups, len(classes))
+    fitted = ArrayDataset(images, train, np.full(len(train), "train"))
+    return concatenate({"train": fitted, "test": ArrayDataset(tests, targets, group)})
 
 
 def _binary(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

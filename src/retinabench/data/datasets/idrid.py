@@ -95,25 +95,17 @@ def _compact(files: Files) -> Iterator[Row]:
     where = files.where("labels.csv")
     rows = read_table(files, "labels.csv", ("file", "name", "split", "grade"))
     for row, name in zip(rows, ids_of(rows, "name", where), strict=True):
-        cells = row[1]
-        yield (
-            name,
-            word_of(row, "split", where, list(OFFICIAL)),
-            grade_of(row, "grade", where),
-            f"images/{cells['file']}",
-            cells.get("sha256_original", ""),
-        )
+        cells, split = row[1], word_of(row, "split", where, list(OFFICIAL))
+        grade, path = grade_of(row, "grade", where), f"images/{cells['file']}"
+        yield name, split, grade, path, cells.get("sha256_original", "")
 
 
 def _official(files: Files) -> Iterator[Row]:
     for split, (folder, labels) in OFFICIAL.items():
         table = files.find(labels)
         if table is None:
-            raise InputError(
-                f"holds neither labels.csv nor '2. Groundtruths/{labels}'",
-                file=files.root,
-                hint="Point --source at the 'B. Disease Grading' archive.",
-            )
+            hint = "Point --source at the 'B. Disease Grading' archive."
+            raise InputError(f"holds neither labels.csv nor '2. Groundtruths/{labels}'", file=files.root, hint=hint)
         where = files.where(table)
         root = PurePosixPath(table).parent.parent
         rows = read_table(files, table, ("Image name", "Retinopathy grade"))

@@ -97,11 +97,8 @@ def _compact(source: Path) -> Iterator[_Sample]:
 def _official(source: Path) -> Iterator[_Sample]:
     truths = next(iter(sorted(source.rglob("2. All Segmentation Groundtruths"))), None)
     if truths is None:
-        raise InputError(
-            "holds neither concepts.csv nor '2. All Segmentation Groundtruths'",
-            file=source,
-            hint="Point --source at the unpacked 'A. Segmentation' archive.",
-        )
+        hint = "Point --source at the unpacked 'A. Segmentation' archive."
+        raise InputError("holds neither concepts.csv nor '2. All Segmentation Groundtruths'", file=source, hint=hint)
     for part in ("a. Training Set", "b. Testing Set"):
         for file in sorted((truths.parent / "1. Original Images" / part).glob("*.jpg")):
             places = {k: truths / part / folder / f"{file.stem}_{k}.tif" for k, (_, folder) in KINDS.items()}

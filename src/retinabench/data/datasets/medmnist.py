@@ -135,13 +135,8 @@ def _read_small(source: Path | None, name: str, classes: int) -> ArrayDataset:
 
 def _part(file: Path, short: str, split: str) -> Records:
     _, grades = _split_arrays(file, short, classes=5)
-    n = len(grades)
-    return make_records(
-        (f"{split}-{k:04d}" for k in range(n)),
-        grades.tolist(),
-        source=(f"{file.name}:{short}:{k}" for k in range(n)),
-        split=split,
-    )
+    ids, sources = zip(*((f"{split}-{k:04d}", f"{file.name}:{short}:{k}") for k in range(len(grades))), strict=True)
+    return make_records(ids, grades.tolist(), source=sources, split=split)
 
 
 def _split_arrays(

@@ -24,14 +24,9 @@ from retinabench.data.synthetic.fundus import draw, truth
 
 STEPS = "They are drawn: retinabench prepare synthetic --out data/synthetic"
 PARTS = (
-    ("in_domain", "train", 1.0),
-    ("in_domain", "validation", 1 / 4),
-    ("in_domain", "test", 3 / 8),
-    ("shifted", "validation", 1 / 8),
-    ("shifted", "test", 1 / 4),
-)
-
-
+    ("in_domain", "train", 1.0), ("in_domain", "validation", 1 / 4), ("in_domain", "test", 3 / 8),
+    ("shifted", "validation", 1 / 8), ("shifted", "test", 1 / 4),
+)  # fmt: skip
 MOST_IMAGES = 1_000_000
 
 

@@ -90,11 +90,8 @@ def read(source: Path, name: str) -> Regression:
     protocol = known_set(name)
     folder = _folder(source, name)
     if folder is None:
-        raise InputError(
-            f"holds no UCI set '{name}'",
-            file=source,
-            hint=f"Expected {protocol.folders[0]}/data.txt or {protocol.folders[0]}/data/data.txt below it.",
-        )
+        hint = f"Expected {protocol.folders[0]}/data.txt or {protocol.folders[0]}/data/data.txt below it."
+        raise InputError(f"holds no UCI set '{name}'", file=source, hint=hint)
     data, features, target = _read_set(folder)
     train, test = _splits(folder, len(data), protocol.splits)
     digest = hashlib.sha256()
@@ -178,11 +175,8 @@ def _read_set(folder: Path, hint: str = WHOLE_FOLDER) -> tuple[Floats, Rows, Row
     features = _read_columns(folder / "index_features.txt", data.shape[1], hint)
     target = _read_columns(folder / "index_target.txt", data.shape[1], hint)
     if len(target) != 1 or target[0] in features:
-        raise InputError(
-            "must name one column that is not a feature",
-            file=folder / "index_target.txt",
-            hint="Compare it with index_features.txt.",
-        )
+        problem, hint = "must name one column that is not a feature", "Compare it with index_features.txt."
+        raise InputError(problem, file=folder / "index_target.txt", hint=hint)
     return data, features, target
 
 

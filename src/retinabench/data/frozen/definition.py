@@ -105,11 +105,8 @@ def truth_of(name: str) -> BenchmarkTruth:
     sha256 = np.array([value.hex() for value in table["sha256"].to_pylist()])
     found = BenchmarkTruth(**text, **numbers, sha256=sha256)
     if found.digest() != benchmark.truth_sha256:
-        raise InputError(
-            "does not have the content of its definition",
-            file=HERE / f"{name}.parquet",
-            hint="Install retinabench again.",
-        )
+        hint = "Install retinabench again."
+        raise InputError("does not have the content of its definition", file=HERE / f"{name}.parquet", hint=hint)
     return found
 
 

@@ -29,14 +29,9 @@ def draw_benchmark(
             f"{benchmark.name} is not drawn", hint=f"Prepare its data set: retinabench prepare {benchmark.dataset}"
         )
     drawn = prepare(
-        benchmark.dataset,
-        out,
-        recipe=Recipe(benchmark.draw.size),
-        images=benchmark.draw.images,
-        seed=benchmark.draw.seed,
-        workers=workers,
-        progress=progress,
-    )
+        benchmark.dataset, out, recipe=Recipe(benchmark.draw.size), images=benchmark.draw.images,
+        seed=benchmark.draw.seed, workers=workers, progress=progress,
+    )  # fmt: skip
     check_images(benchmark, drawn)
     return drawn
 
@@ -68,11 +63,8 @@ def check_images(benchmark: FrozenBenchmark, data: Prepared) -> None:
     ]
     if differ or listing_sha256(hashes, hashes.values()) != benchmark.listing_sha256:
         first = f", such as '{differ[0]}'" if differ else ""
-        raise InputError(
-            f"{len(differ):,} of {len(names):,} images are not those of {benchmark.name}{first}",
-            file=data.folder,
-            hint=_versions_hint(benchmark),
-        )
+        problem = f"{len(differ):,} of {len(names):,} images are not those of {benchmark.name}{first}"
+        raise InputError(problem, file=data.folder, hint=_versions_hint(benchmark))
     order = np.argsort(data.records.image_id)
     for column in ("grade", "domain", "split"):
         if not np.array_equal(getattr(data.records, column)[order], getattr(truth, column)):

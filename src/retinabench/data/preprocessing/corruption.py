@@ -198,13 +198,6 @@ def _convolved(image: Pixels, field: Field, kernel: NDArray[np.floating]) -> Pix
 
 
 KINDS: dict[str, Callable[[Pixels, Field, int, np.random.Generator], Pixels]] = {
-    "defocus": _defocus,
-    "motion": _motion,
-    "dark": _dark,
-    "bright": _bright,
-    "cast": _cast,
-    "jpeg": _jpeg,
-    "vignette": _vignette,
-    "dust": _dust,
-    "noise": _noise,
-}
+    "defocus": _defocus, "motion": _motion, "dark": _dark, "bright": _bright, "cast": _cast, "jpeg": _jpeg,
+    "vignette": _vignette, "dust": _dust, "noise": _noise,
+}  # fmt: skip

@@ -12,17 +12,10 @@ that nothing is resampled twice. `graham_published` is the released code, faults
 Fast: the Gaussian is a product with two narrow matrices, on a copy with pixels of 0.8 sigma. After the factor 4 it is
 on average a quarter (blur 30) to two thirds (blur 3) of a grey level from the exact one: `tests/data/preprocessing/test_graham.py`.
 
-The released code, faults included, in NumPy: slow, and equal to it.
-
-Source: google/uncertainty-baselines at 163351d4c923, `diabetic_retinopathy_dataset_utils.py` (`_btgraham_processing`
-with its three steps) and `_example_parser`, run with OpenCV 4.10. Known faults, kept: the field of view is assumed at the
-image's centre and measured along the middle row alone; the image is scaled without smoothing; a JPEG of quality 72
-lies between; the last step stretches what is not square.
-
-OpenCV's integer arithmetic is reproduced: all steps are equal bit by bit to the released code's on its own decoder.
-
-`extremes` pools images to 28 x 28 pixels that still show lesions. Averaging 8 x 8 blocks wipes out microaneurysms and small exudates. Their darkest and brightest pixel does not: a
-network of 60,000 weights can then grade, and Hamiltonian Monte Carlo can follow it.
+The released code is that of google/uncertainty-baselines at 163351d4c923, `diabetic_retinopathy_dataset_utils.py`
+(`_btgraham_processing` with its three steps) and `_example_parser`, run with OpenCV 4.10, and equal to it bit by bit. Known faults, kept:
+the field of view is assumed at the image's centre and measured along the middle row alone; the image is scaled without
+smoothing; a JPEG of quality 72 lies between; the last step stretches what is not square.
 """
 
 from __future__ import annotations
@@ -46,7 +39,7 @@ GAIN = 2.0
 
 
 def extremes(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Pool an image (224, 224, 3) to (28, 28, 3): the green channel minus its local average, centred at 128."""
+    """Pool an image (224, 224, 3) to (28, 28, 3) with its lesions: extremes of the green channel minus its local average, from 128."""
     side = BLOCK * SIZE
     if image.shape != (side, side, 3):
         raise ValueError(f"an image is ({side}, {side}, 3), not {image.shape}")

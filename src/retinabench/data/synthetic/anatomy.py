@@ -190,16 +190,10 @@ def grow_eye(seed: int, population: str, index: int) -> Eye:
     disc = np.array([-0.80 + 0.035 * traits[3], 0.06 + 0.03 * traits[4]])
     arteries, veins = grow_vessels(own, disc, radius, tortuosity=0.25 + 0.55 * unit[5])
     return Eye(
-        pigment=float(unit[0]),
-        tessellation=float(np.clip(1.7 * unit[1] - 0.7, 0, 1)),
-        disc=disc,
-        disc_radius=float(radius),
-        cup=float(0.28 + 0.36 * unit[6]),
-        macula=float(0.5 + 0.6 * unit[7]),
-        sheen=float(unit[8] ** 2),
-        arteries=arteries,
-        veins=veins,
-    )
+        pigment=float(unit[0]), tessellation=float(np.clip(1.7 * unit[1] - 0.7, 0, 1)), disc=disc,
+        disc_radius=float(radius), cup=float(0.28 + 0.36 * unit[6]), macula=float(0.5 + 0.6 * unit[7]),
+        sheen=float(unit[8] ** 2), arteries=arteries, veins=veins,
+    )  # fmt: skip
 
 
 def paint_background(raster: Raster, eye: Eye, texture: np.random.Generator) -> Floats:

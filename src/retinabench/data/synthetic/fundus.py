@@ -83,16 +83,10 @@ def truth(index: int, *, seed: int = 0, population: str = "in_domain") -> ImageT
     reader = stream("label", seed, where, index)
     reported = int(np.searchsorted(np.cumsum(CONFUSION[grade])[:-1], reader.random(), side="right"))
     return ImageTruth(
-        index=index,
-        patient=index // 2,
-        eye="right" if index % 2 else "left",
-        population=where,
-        true_grade=grade,
-        reported_grade=reported,
-        p_referable=float(CONFUSION[grade, 2:].sum()),
-        lesions=_lesion_counts(grade, stream("lesions", seed, where, index)),
-        camera=take_settings(where, stream("visit", seed, where, index // 2), stream("camera", seed, where, index)),
-    )
+        index, index // 2, "right" if index % 2 else "left", where, grade, reported, float(CONFUSION[grade, 2:].sum()),
+        _lesion_counts(grade, stream("lesions", seed, where, index)),
+        take_settings(where, stream("visit", seed, where, index // 2), stream("camera", seed, where, index)),
+    )  # fmt: skip
 
 
 def _population(name: str) -> Population:

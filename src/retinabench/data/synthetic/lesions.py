@@ -274,12 +274,7 @@ def _vitreous(scene: _Scene, layer: Floats, at: Array) -> None:
 
 
 _PAINTERS: dict[str, Callable[[_Scene, Floats, Array], None]] = {
-    "hard_exudate": _exudate_spots,
-    "microaneurysm": _microaneurysms,
-    "blot_haemorrhage": _blots,
-    "flame_haemorrhage": _flames,
-    "cotton_wool_spot": _cotton_wool,
-    "new_vessels": _new_vessels,
-    "preretinal_haemorrhage": _preretinal,
-    "vitreous_haemorrhage": _vitreous,
-}
+    "hard_exudate": _exudate_spots, "microaneurysm": _microaneurysms, "blot_haemorrhage": _blots,
+    "flame_haemorrhage": _flames, "cotton_wool_spot": _cotton_wool, "new_vessels": _new_vessels,
+    "preretinal_haemorrhage": _preretinal, "vitreous_haemorrhage": _vitreous,
+}  # fmt: skip

@@ -81,10 +81,8 @@ class Pool:
         self._busy[child.connection] = child
         # One that ended while it was idle is found by `ended`.
         with contextlib.suppress(OSError):
-            engine = self.engine
-            child.connection.send(
-                request_for(job, number, engine.device, engine.threads, engine.processes, engine.readers)
-            )
+            own = self.engine
+            child.connection.send(request_for(job, number, own.device, own.threads, own.processes, own.readers))
 
     def ended(self) -> list[tuple[ScheduledJob, JobResult]]:
         ready = wait(list(self._busy))
@@ -179,10 +177,8 @@ def make_engine(
     it together; 0 with the device `auto` means one where there are any. `storage`: URL through which the results of a Ray cluster travel.
     """
     if not (cpus > 0 and gpus >= 0 and (gpus <= 1 or gpus == int(gpus))):
-        raise InputError(
-            f"a run cannot take {cpus:g} CPUs and {gpus:g} GPUs",
-            hint="It takes more than 0 CPUs, and a part of a GPU or a whole number of them.",
-        )
+        hint = "It takes more than 0 CPUs, and a part of a GPU or a whole number of them."
+        raise InputError(f"a run cannot take {cpus:g} CPUs and {gpus:g} GPUs", hint=hint)
     if gpus > 0 and device == "cpu":
         raise InputError("a run on the CPU takes no GPU", hint="Leave out --gpus, or --device.")
     if name == "ray":
@@ -209,10 +205,8 @@ def _local(
     if gpus > 0 and not present:
         raise InputError("no GPU here", hint="Leave out --gpus.")
     if gpus > len(present):
-        raise InputError(
-            f"a run of {gpus:g} GPUs does not fit: {len(present)} {'is' if len(present) == 1 else 'are'} here",
-            hint=f"Give --gpus {len(present)}, or less.",
-        )
+        problem = f"a run of {gpus:g} GPUs does not fit: {len(present)} {'is' if len(present) == 1 else 'are'} here"
+        raise InputError(problem, hint=f"Give --gpus {len(present)}, or less.")
     each = max(1, int(gpus))  # GPUs that train one run together
     groups = [",".join(present[first : first + each]) for first in range(0, len(present) - each + 1, each)]
     runs = int(1 / gpus + 1e-9) if 0 < gpus < 1 else 1  # that share one GPU

@@ -86,11 +86,8 @@ def checked_url(url: str) -> str:
     try:
         return Storage(url).try_out()
     except Exception as error:  # every file system has exceptions of its own
-        raise InputError(
-            f"cannot be written to ({type(error).__name__}: {error})",
-            file=url,
-            hint="Give a URL such as s3://bucket/folder, with its fsspec package installed and its credentials set.",
-        ) from None
+        hint = "Give a URL such as s3://bucket/folder, with its fsspec package installed and its credentials set."
+        raise InputError(f"cannot be written to ({type(error).__name__}: {error})", file=url, hint=hint) from None
 
 
 def end_of(log: Path) -> bytes:
@@ -242,11 +239,8 @@ class Cluster:
         began = time.monotonic()
         while ended.state == "done" and not job.done:
             if time.monotonic() - began > SETTLES:
-                raise InputError(
-                    f"a node has finished it, but it is not here on {host()}",
-                    file=job.folder,
-                    hint="Choose an --out on a file system that all nodes share, or add --storage.",
-                )
+                hint = "Choose an --out on a file system that all nodes share, or add --storage."
+                raise InputError(f"a node has finished it, but it is not here on {host()}", file=job.folder, hint=hint)
             time.sleep(0.2)
         return ended
 
@@ -277,10 +271,8 @@ def ray_engine(**options: Any) -> RayEngine:
     import_ray()
     engine = RayEngine(**options)
     if engine.address and "://" in engine.address:
-        raise InputError(
-            f"'{engine.address}' is the address of Ray's remote client, which is not supported",
-            hint="Give HOST:PORT or auto on a node of the cluster, for example within `ray job submit`.",
-        )
+        hint = "Give HOST:PORT or auto on a node of the cluster, for example within `ray job submit`."
+        raise InputError(f"'{engine.address}' is the address of Ray's remote client, which is not supported", hint=hint)
     if engine.device not in ("auto", "cpu", "cuda"):
         raise InputError(f"Ray chooses the GPU, not --device {engine.device}", hint="Valid: auto, cpu, cuda.")
     return engine if engine.storage is None else replace(engine, storage=checked_url(engine.storage))

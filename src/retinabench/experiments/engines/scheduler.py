@@ -211,15 +211,12 @@ class Scheduler:
     def outcomes(self, job: ScheduledJob, result: JobResult) -> Iterator[Outcome]:
         logs = [job.log, *(ScheduledJob(job.run, folder).log for folder in job.needs)]
         for wanted in self._wanted.get(job.folder, ()):
-            yield Outcome(
-                job=wanted,
-                state=result.state,
-                folder=job.folder if job.folder.is_dir() else None,
-                seconds=result.seconds,
-                attempts=self._started[job.folder],
-                message=result.message,
-                log=next((log for log in logs if log.is_file()), None),
+            folder, log = (
+                job.folder if job.folder.is_dir() else None,
+                next((log for log in logs if log.is_file()), None),
             )
+            started = self._started[job.folder]
+            yield Outcome(wanted, result.state, folder, result.seconds, started, result.message, log)
 
 
 def _before(job: ScheduledJob) -> JobResult | None:

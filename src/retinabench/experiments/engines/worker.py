@@ -50,7 +50,10 @@ ERRORS: dict[State, type[WorkError]] = {"diverged": DivergedError, "out_of_memor
 
 def in_ranks(work: Callable[[Request], None], request: Request, count: int) -> None:
     """Do `work` in several processes that train together; return when all have."""
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(count)}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count)}
     started: dict[Connection, BaseProcess] = {}
     try:
         for rank in range(count):
@@ -97,13 +100,6 @@ def _rank(connection: Connection, work: Callable[[Request], None], request: Requ
         os._exit(1)  # the group of processes cannot be left in order: the others wait for this one
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
 @dataclass(frozen=True)
 class JobRequest:
     """A job in plain values, as it is sent to a worker."""
@@ -139,18 +135,13 @@ def execute_request(request: JobRequest) -> None:
         in_ranks(execute_request, replace(request, processes=1), request.processes)
         return
     if versions() != request.versions:
-        raise InputError(
-            f"{host()} has {_listed(versions())}, and the command was given with {_listed(request.versions)}",
-            hint="Install the same on all nodes.",
-        )
+        problem = f"{host()} has {_listed(versions())}, and the command was given with {_listed(request.versions)}"
+        raise InputError(problem, hint="Install the same on all nodes.")
     run = Run(**request.run)
     task = load_task(run.data, run.task, run.shifted)
     if run_folder(run, request.folder.parent, task) != request.folder:
-        raise InputError(
-            f"holds other data on {host()} than where the command was given",
-            file=run.data,
-            hint="Prepare it once, and give all nodes the same folder.",
-        )
+        hint = "Prepare it once, and give all nodes the same folder."
+        raise InputError(f"holds other data on {host()} than where the command was given", file=run.data, hint=hint)
     torch.set_num_threads(request.threads)
     execute(run, request.folder.parent, Resources(request.device, request.readers, _Printed()))
 
@@ -215,4 +206,4 @@ def output_to(path: Path) -> Iterator[None]:
 
 
 def _listed(versions: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
+    return ", ".join(map(" ".join, versions.items()))

@@ -49,7 +49,10 @@ PACKAGE = "retinabench.experiments.exporting"
 
 def attach(found: Transfer | Triage, predictions: Predictions, folder: Path) -> Path:
     """Store a frozen threshold, or zones, with an exported model, in place of what was attached before."""
-    _check_usable(found)
+    if found.broken:
+        raise InputError(f"the labels of {found.broken[0]} refute the certificate, so that nothing is attached")
+    if found.threshold is None if isinstance(found, Transfer) else found.thresholds == (None, None):
+        raise InputError("there is no threshold to be attached")
     about, weights = read_about(folder, run_code=False), weights_of(folder)
     _check_same_model(predictions, about, weights, folder)
     with Workspace(folder, "model", ABOUT).lock():
@@ -60,14 +63,6 @@ def attach(found: Transfer | Triage, predictions: Predictions, folder: Path) -> 
         chosen_for = {"config_hash": about.config_hash, "weights": weights}
         write_json(folder / THRESHOLD, {**found.to_dict(), "model": chosen_for}, checked=True)
     return folder / THRESHOLD
-
-
-def _check_usable(found: Transfer | Triage) -> None:
-    if found.broken:
-        raise InputError(f"the labels of {found.broken[0]} refute the certificate, so that nothing is attached")
-    refused = found.threshold is None if isinstance(found, Transfer) else found.thresholds == (None, None)
-    if refused:
-        raise InputError("there is no threshold to be attached")
 
 
 def _check_same_model(predictions: Predictions, about: ModelAbout, weights: str, folder: Path) -> None:
@@ -88,10 +83,8 @@ def _check_same_model(predictions: Predictions, about: ModelAbout, weights: str,
                 file=predictions.source,
             )
     if (lowest := stated.get("referable_from", "label")) not in ("label", about.referable_from):
-        raise InputError(
-            f"calls images referable from grade {lowest} on, the model from {about.referable_from}",
-            file=predictions.source,
-        )
+        problem = f"calls images referable from grade {lowest} on, the model from {about.referable_from}"
+        raise InputError(problem, file=predictions.source)
 
 
 def _section(found: Transfer | Triage, predictions: Predictions) -> str:

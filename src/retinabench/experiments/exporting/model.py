@@ -146,13 +146,9 @@ class ExportedModel:
     def _within_memory(self, images: Inputs, compute: Callable[[Sequence[Tensor]], Result]) -> Result:
         """`compute` of the batches, smaller ones where memory runs out; each batch draws noise of its own."""
         return with_less(
-            lambda most: compute(self._batches(images, most)),
-            lambda: None,
-            self.limits,
-            "prediction",
-            PREDICT_BATCH,
+            lambda most: compute(self._batches(images, most)), lambda: None, self.limits, "prediction", PREDICT_BATCH,
             self.device,
-        )
+        )  # fmt: skip
 
     def _probs(self, inputs: Sequence[Tensor]) -> NDArray[np.float64]:
         probs = np.concatenate([self._samples(*member, inputs) for member in self.members], axis=1)
@@ -172,11 +168,10 @@ class ExportedModel:
         return np.asarray(np.mean(found, axis=0))
 
     def _batches(self, images: Inputs, most: int) -> list[Tensor]:
-        if self.features:
-            return [self.inputs(images[k : k + most]) for k in range(0, len(images), most)]
         size = self.recipe.size
         needed = f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one."
-        if not len(images) or images.shape[1:] != (size, size, 3) or images.dtype != np.uint8:
+        fits = len(images) and images.shape[1:] == (size, size, 3) and images.dtype == np.uint8
+        if not self.features and not fits:
             raise InputError(f"images have shape {images.shape} and type {images.dtype}", hint=needed)
         return [self.inputs(images[k : k + most]) for k in range(0, len(images), most)]
 
@@ -310,7 +305,12 @@ def _nothing_left_of_a_failure(out: Path) -> Iterator[None]:
 def _how_read(finished: FinishedRun, inputs: TrainedInputs) -> JsonObject:
     """What `model.json` says of the inputs: how images are made, or how the columns of a table are encoded."""
     if not inputs.of_table:
-        recipe = asdict(_recipe(inputs, finished.folder))
+        known = inputs.settings
+        if known.preprocess is None:
+            problem = "was trained on images of which it is not known how they were made"
+            raise InputError(problem, file=finished.folder, hint="Prepare them with: retinabench prepare …")
+        stated = {key: value for key in PIXEL_SETTINGS if (value := getattr(known, key)) is not None}
+        recipe = asdict(Recipe(inputs.size, **stated))
         del recipe["corrupt"]  # new images are not to be damaged
         return {"recipe": recipe}
     task = finished.training_data()
@@ -318,19 +318,6 @@ def _how_read(finished: FinishedRun, inputs: TrainedInputs) -> JsonObject:
     assert task.data.table is not None
     features = fit_features(columns_of(task.data.table), task.splits["train"])
     return {"features": [one.model_dump(mode="json") for one in features]}
-
-
-def _recipe(inputs: TrainedInputs, folder: Path) -> Recipe:
-    known = inputs.settings
-    if known.preprocess is None:
-        raise InputError(
-            "was trained on images of which it is not known how they were made",
-            file=folder,
-            hint="Prepare them with: retinabench prepare …",
-        )
-    return Recipe(
-        size=inputs.size, **{key: value for key in PIXEL_SETTINGS if (value := getattr(known, key)) is not None}
-    )
 
 
 def _portable(run: Run) -> JsonObject:
@@ -349,17 +336,11 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _card(run: Run, inputs: TrainedInputs, how: JsonObject, folder: Path | None) -> str:
-    found = (
-        {} if folder is None else score(read_predictions(folder / FILE), bootstrap=CARD_REPLICATES, seed=run.seed).sets
-    )
-    sets = {
-        name: {
-            "images": one.images,
-            "patients": one.patients,
-            "rows": [(k, one[k].to_dict()) for k in CARD_SCORES if k in one.scores],
-        }
-        for name, one in found.items()
-    }
+    sets = {}
+    if folder is not None:
+        for name, one in score(read_predictions(folder / FILE), bootstrap=CARD_REPLICATES, seed=run.seed).sets.items():
+            rows = [(k, one[k].to_dict()) for k in CARD_SCORES if k in one.scores]
+            sets[name] = {"images": one.images, "patients": one.patients, "rows": rows}
     context = {
         "run": run, "title": escape_markdown(run.method.describe()),
         "weights": _code(_portable(run)["model"].get("weights")), "sets": sets, "inputs": inputs, "recipe": how.get("recipe"),

@@ -83,7 +83,16 @@ class ModelAbout:
 
 def read_about(folder: Path, model: str | None = None, *, run_code: bool = True) -> ModelAbout:
     path = folder / ABOUT
-    content = _content(path, folder)
+
+    def validate(content: object) -> _Content:
+        if isinstance(content, dict) and content.get("format") != FORMAT:
+            raise ValueError(f"format '{content.get('format')}', this version reads '{FORMAT}'")
+        return _Content.model_validate(content)
+
+    content = read_checked(kept_inside(folder, path), validate, EXPORT_AGAIN)
+    if content is None:
+        hint = "Make one with: retinabench export RUN --out DIR"
+        raise InputError("holds no exported model", file=folder, hint=hint)
     stated = content.run.get("model", {})
     name = str(stated.get("name", "")) if isinstance(stated, dict) else ""
     if run_code:
@@ -94,7 +103,13 @@ def read_about(folder: Path, model: str | None = None, *, run_code: bool = True)
         raise InputError("model.weights names a file without its SHA-256", file=path)
     _check_methods(content.run.get("method"), path)
     run = build_run({**content.run, "data": content.data}, path)
-    _check(run, path)
+    # Settings that no finished run has.
+    if run.method.samples > MOST_SAMPLES:
+        raise InputError(f"method.samples={run.method.samples:,} is more than {MOST_SAMPLES:,}", file=path)
+    found = len(list(folder.glob("member-*.safetensors")))
+    asked = getattr(run.method, "members", 1) if run.method.pools_seeds else 1
+    if asked > max(found, 1):
+        raise InputError(f"asks for {asked} members, of which {found} are there", file=path)
     config_hash = run.hash(content.fingerprint)
     notes: tuple[str, ...] = ()
     if run_code and is_own(name):
@@ -109,58 +124,27 @@ def read_about(folder: Path, model: str | None = None, *, run_code: bool = True)
     return ModelAbout(run, recipe, content.features, content.referable_from, config_hash, notes)
 
 
-def _content(path: Path, folder: Path) -> _Content:
-    def validate(content: object) -> _Content:
-        if isinstance(content, dict) and content.get("format") != FORMAT:
-            raise ValueError(f"format '{content.get('format')}', this version reads '{FORMAT}'")
-        return _Content.model_validate(content)
-
-    found = read_checked(kept_inside(folder, path), validate, EXPORT_AGAIN)
-    if found is None:
-        hint = "Make one with: retinabench export RUN --out DIR"
-        raise InputError("holds no exported model", file=folder, hint=hint)
-    return found
-
-
 def _check_methods(stated: object, path: Path) -> None:
     """Refuse a method that is not installed here, or a member of it that is not."""
     while isinstance(stated, dict):
         name, stated = stated.get("name"), stated.get("member")
         if isinstance(name, str) and name not in METHODS:
-            raise InputError(
-                f"is a model of the method '{name}', which is not installed here",
-                file=path,
-                hint="Install the package that brings it: a plug-in with this entry point in 'retinabench.methods'.",
-            )
-
-
-def _check(run: Run, path: Path) -> None:
-    """Refuse settings that no finished run has, or that would read other files or fetch something."""
-    samples = run.method.samples
-    if samples > MOST_SAMPLES:
-        raise InputError(f"method.samples={samples:,} is more than {MOST_SAMPLES:,}", file=path)
-    found = len(list(path.parent.glob("member-*.safetensors")))
-    asked = getattr(run.method, "members", 1) if run.method.pools_seeds else 1
-    if asked > max(found, 1):
-        raise InputError(f"asks for {asked} members, of which {found} are there", file=path)
+            hint = "Install the package that brings it: a plug-in with this entry point in 'retinabench.methods'."
+            raise InputError(f"is a model of the method '{name}', which is not installed here", file=path, hint=hint)
 
 
 def leaf_runs(run: Run) -> Iterator[Run]:
     """Yield the trained runs whose samples a run pools; the run itself where it trains."""
     if run.cross_validation is not None:
-        raise InputError(
-            "a cross-validation estimates scores and is not a model",
-            hint="Train a run on all training images: leave out cross_validation.",
-        )
+        hint = "Train a run on all training images: leave out cross_validation."
+        raise InputError("a cross-validation estimates scores and is not a model", hint=hint)
     members = member_runs(run)
     if not members:
         yield run
         return
     if not run.method.pools_seeds:
-        raise InputError(
-            f"'{run.method.name}' is fitted to the predictions of another run and cannot be exported",
-            hint="Export the run that it is fitted to.",
-        )
+        problem = f"'{run.method.name}' is fitted to the predictions of another run and cannot be exported"
+        raise InputError(problem, hint="Export the run that it is fitted to.")
     for member in members:
         yield from leaf_runs(member)
 
@@ -240,8 +224,7 @@ def _check_size(count: Callable[[ModelConfig], int], run: Run, tensors: Mapping[
     try:
         needed = count(run.model)
     except RuntimeError:  # a tensor of more bytes than can be counted
-        problem = f"'{run.model.name}' of these settings does not fit into memory"
-        raise InputError(problem, file=path) from None
+        raise InputError(f"'{run.model.name}' of these settings does not fit into memory", file=path) from None
     if needed > found:
         raise InputError(
             f"holds the tensors of another network ({found:,} values; '{run.model.name}' has {needed:,} parameters)",

@@ -17,7 +17,7 @@ from retinabench.core.files import atomic_write, write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.data.archives import Files, open_files
-from retinabench.data.dataset import Records, referable
+from retinabench.data.dataset import referable
 from retinabench.data.datasets import folder as labelled_folder
 from retinabench.data.labels import ENDINGS, Survey
 from retinabench.data.preprocessing.preprocess import preprocess_bytes
@@ -30,6 +30,7 @@ from retinabench.predictions.check import Check, indistinct, named_by_row
 from retinabench.predictions.io import to_table, write_predictions
 from retinabench.predictions.table import Predictions
 
+Predicted = tuple[list[int], list[str], list[str], NDArray[np.float64], NDArray[np.float64] | None]
 REFERRAL_LIST = "-referral-list.csv"  # after the name of the predictions: several may stand in one folder
 
 
@@ -68,23 +69,28 @@ def predict_images(
     survey = Survey()
     records = labelled_folder.records(source, labels=labels, columns=columns, survey=survey) if labelled else None
     names = _names(files, source) if records is None else records.source.tolist()
-    found = _predicted(model, files, names, progress)
-    kept, refused = found.kept, found.refused
+    kept, refused, uniform, probs, own = _predicted(model, files, names, progress)
     if not kept:
         raise InputError(f"none of {len(names)} files is an image; the first: {refused[0]}", file=source)
     grade = None if records is None else records.grade[kept]
+    validates = np.zeros(len(kept), np.bool_) if records is None else records.split[kept] == "validation"
     predictions = Predictions(
         image_id=np.array(names)[kept] if records is None else records.image_id[kept],
         label=np.zeros(len(kept), np.int8) if grade is None else referable(grade, model.referable_from),
-        probs=found.probs,
+        probs=probs,
         grade=grade if records is not None and not (columns and "label" in columns) else None,
         patient_id=None if records is None else records.patient_id[kept],
-        split=_splits(records, kept),
-        uncertainty=found.own,
-        metadata=_about(model, found.probs),
+        split=np.where(validates, "validation", "test"),
+        uncertainty=own,
+        metadata=_about(model, probs),
     )
-    notes = (*model.notes, *replace(survey, notes=[]).lines(), *_notes(found, len(names)))
-    return PredictedImages(len(kept), tuple(refused), out, _write(model, predictions, out, labelled), notes)
+    notes = [*model.notes, *replace(survey, notes=[]).lines()]
+    if refused:
+        notes.append(f"{len(refused):,} of {len(names):,} files are no images and left out")
+    if uniform:
+        one = f"have one colour and show no retina; the first is {printable(uniform[0])}"
+        notes.append(f"{len(uniform):,} of {len(kept):,} images {one}")
+    return PredictedImages(len(kept), tuple(refused), out, _write(model, predictions, out, labelled), tuple(notes))
 
 
 def _predict_rows(model: ExportedModel, source: Path, out: Path, image: str | None = None) -> PredictedImages:
@@ -133,33 +139,13 @@ def _names(files: Files, source: Path) -> list[str]:
     if not names:
         raise InputError("holds no images", file=source, hint=f"Images end in {', '.join(ENDINGS)}.")
     if (pair := indistinct(names)) is not None:
-        raise InputError(
-            f"the files {pair[0]!a} and {pair[1]!a} have names that look the same",
-            file=source,
-            hint="Rename one: it is the image's id.",
-        )
+        hint = "Rename one: it is the image's id."
+        raise InputError(f"the files {pair[0]!a} and {pair[1]!a} have names that look the same", file=source, hint=hint)
     return names
 
 
-def _splits(records: Records | None, kept: Sequence[int]) -> NDArray[np.str_]:
-    """The splits of the images: `validation` where a table says so, else `test`."""
-    if records is None:
-        return np.full(len(kept), "test")
-    return np.where(records.split[list(kept)] == "validation", "validation", "test")
-
-
-@dataclass(frozen=True)
-class _Images:
-    """The predicted images of a folder: `probs` (N, S), `own` (N,)."""
-
-    kept: list[int]
-    refused: list[str]
-    uniform: list[str]
-    probs: NDArray[np.float64]
-    own: NDArray[np.float64] | None
-
-
-def _predicted(model: ExportedModel, files: Files, names: Sequence[str], progress: Progress) -> _Images:
+def _predicted(model: ExportedModel, files: Files, names: Sequence[str], progress: Progress) -> Predicted:
+    """Return which images are predicted, why others are not, which have one colour, P(referable) (n, S), and own uncertainty (n,)."""
     kept: list[int] = []
     refused: list[str] = []
     uniform: list[str] = []
@@ -191,19 +177,7 @@ def _predicted(model: ExportedModel, files: Files, names: Sequence[str], progres
     if images:
         predict()
     samples = np.concatenate(probs) if probs else np.empty((0, 1))
-    return _Images(kept, refused, uniform, samples, np.concatenate(own) if own else None)
-
-
-def _notes(found: _Images, files: int) -> list[str]:
-    notes = []
-    if found.refused:
-        notes.append(f"{len(found.refused):,} of {files:,} files are no images and left out")
-    if found.uniform:
-        count, first = len(found.uniform), printable(found.uniform[0])
-        notes.append(
-            f"{count:,} of {len(found.kept):,} images have one colour and show no retina; the first is {first}"
-        )
-    return notes
+    return kept, refused, uniform, samples, np.concatenate(own) if own else None
 
 
 def _check_name(name: str, where: str) -> None:

@@ -78,9 +78,8 @@ def _in_domain_auroc(validation: Predictions, rules: str) -> CriterionValue:
         return CriterionValue(np.nan, "there are no in-domain validation images")
     positive = int(part.label.sum())
     if positive in (0, len(part)):
-        return CriterionValue(
-            np.nan, f"one class only: {positive} of {len(part)} in-domain validation images are positive"
-        )
+        why = f"one class only: {positive} of {len(part)} in-domain validation images are positive"
+        return CriterionValue(np.nan, why)
     if rules == "published":
         value = published.auroc(part.label, part.prob)
         return CriterionValue(np.nan if value is None else value)
@@ -107,11 +106,7 @@ CRITERIA: dict[str, Criterion] = {
     for one in (
         Criterion("in_domain_auroc", "auroc", "in_domain", _in_domain_auroc),
         Criterion(
-            "balanced_joint_accuracy_area",
-            "referral_accuracy_area",
-            "balanced",
-            _balanced_joint_accuracy_area,
-            shifted=True,
+            "balanced_joint_accuracy_area", "referral_accuracy_area", "balanced", _balanced_joint_accuracy_area, True
         ),
     )
 }

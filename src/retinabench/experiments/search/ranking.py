@@ -127,18 +127,12 @@ def write_ranking(ranking: TrialRanking, folder: Path) -> list[Path]:
     """Write `ranking.csv`, `ranking.json` and, where a trial has a value, `best.toml`; return the files."""
     rows = [
         {
-            "rank": place,
-            "trial": row.trial,
-            "value": row.value if row.ranked else None,
-            "state": row.state,
-            "epochs": row.run.optimizer.epochs,
-            "seconds": round(row.seconds, 3),
-            "attempts": row.attempts,
-            "note": row.note,
-            "folder": row.folder.name if row.folder is not None else None,
+            "rank": place, "trial": row.trial, "value": row.value if row.ranked else None, "state": row.state,
+            "epochs": row.run.optimizer.epochs, "seconds": round(row.seconds, 3), "attempts": row.attempts,
+            "note": row.note, "folder": row.folder.name if row.folder is not None else None,
         }
         for place, row in enumerate(ranking.rows, start=1)
-    ]
+    ]  # fmt: skip
     content = {
         "schema": SCHEMA,
         "criterion": ranking.criterion,
@@ -152,20 +146,12 @@ def write_ranking(ranking: TrialRanking, folder: Path) -> list[Path]:
     write_bytes(files[0], csv_bytes([*rows[0], *ranking.space], table))
     write_json(files[1], content)
     if ranking.rows and ranking.rows[0].ranked:
+        best, by = ranking.first, f"{ranking.criterion} ({ranking.rules} rules)"
+        tree = best.run.model_dump(mode="json", exclude={"data", "shifted"})  # for `train --config`, without paths
+        head = f"# Trial {best.trial}, the best of {len(ranking.rows)} by {by}: {best.value:.6f}.\n"
         files.append(folder / "best.toml")
-        write_bytes(files[-1], _best_toml(ranking).encode())
+        write_bytes(files[-1], (head + to_toml(tree)).encode())
     return files
-
-
-def _best_toml(ranking: TrialRanking) -> str:
-    """Return the best run as TOML for `train --config`, without the paths of its data."""
-    best = ranking.first
-    tree = best.run.model_dump(mode="json", exclude={"data", "shifted"})
-    head = (
-        f"# Trial {best.trial}, the best of {len(ranking.rows)} by {ranking.criterion} "
-        f"({ranking.rules} rules): {best.value:.6f}.\n"
-    )
-    return head + to_toml(tree)
 
 
 def to_toml(tree: Mapping[str, object], name: str = "") -> str:

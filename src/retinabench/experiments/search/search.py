@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
@@ -73,11 +72,9 @@ def search(
 
 def check_images(chosen: Criterion, task: Task, label: str) -> None:
     if chosen.shifted and "shifted_validation" not in task.splits:
-        raise InputError(
-            f"the task '{label}' has no shifted validation images, which {chosen.name} needs",
-            file=task.data.folder,
-            hint="Choose by in_domain_auroc, or name data with a shifted domain (--shifted).",
-        )
+        problem = f"the task '{label}' has no shifted validation images, which {chosen.name} needs"
+        hint = "Choose by in_domain_auroc, or name data with a shifted domain (--shifted)."
+        raise InputError(problem, file=task.data.folder, hint=hint)
 
 
 def rank_trials(
@@ -92,21 +89,11 @@ def rank_trials(
     """Rank the trials of a search by a criterion; `folder` holds their run folders."""
     score = f"{criterion}/{rules}"
     rows = []
-    for trial, (result, run, point) in enumerate(zip(results, runs, values, strict=True)):
-        value = result.scores.get(score)
-        rows.append(
-            Trial(
-                trial=trial,
-                values=point,
-                run=run,
-                state=result.state,
-                value=math.nan if value is None else value,
-                why=result.message or result.whys.get(score, ""),
-                seconds=result.seconds,
-                attempts=result.attempts,
-                folder=folder / result.folder if result.folder else None,
-            )
-        )
+    for trial, (one, run, point) in enumerate(zip(results, runs, values, strict=True)):
+        value, why = one.scores.get(score), one.message or one.whys.get(score, "")
+        place = folder / one.folder if one.folder else None
+        known = math.nan if value is None else value
+        rows.append(Trial(trial, point, run, one.state, known, why, one.seconds, one.attempts, place))
     return TrialRanking(criterion, rules, space, in_order(rows))
 
 
@@ -134,17 +121,14 @@ def begin_search(out: Path, base: Run, space: Space, seed: int, fingerprint: str
         "space": space.to_dict(),
         "first": points(space, 0, 1, seed)[0],  # detects a SciPy version that draws different points
     }
-    workspace(out).begin(
-        manifest,
-        decisive=_decisive,
-        hint="Restore the data and the settings, install the version that began it, or choose another --out.",
-    )
 
+    def decisive(content: JsonObject) -> JsonObject:
+        """All of a manifest, and the order of the space's keys, which is that of its dimensions."""
+        rest = {key: value for key, value in content.items() if key != "first"}
+        return {**rest, "order of keys": list(content.get("space", ())), "first": content.get("first")}
 
-def _decisive(manifest: JsonObject) -> JsonObject:
-    """Return what must agree: all of a manifest, and the order of the space's keys, which is that of its dimensions."""
-    rest = {key: value for key, value in manifest.items() if key != "first"}
-    return {**rest, "order of keys": list(manifest.get("space", ())), "first": manifest.get("first")}
+    hint = "Restore the data and the settings, install the version that began it, or choose another --out."
+    workspace(out).begin(manifest, decisive=decisive, hint=hint)
 
 
 class RunTable(ResultTable):
@@ -157,7 +141,7 @@ class RunTable(ResultTable):
     def __init__(self, folder: Path, fingerprint: str, runs: Path | None = None) -> None:
         super().__init__(folder / RESULTS, identity(fingerprint))
         self.fingerprint, self.runs = fingerprint, runs or folder / RUNS
-        self._folders = run_folders(self.runs)
+        self._folders = {path.name.rpartition("-")[2]: path.name for path in self.runs.glob("*-*")}
         self.known = {
             key: row
             for key, row in self.known.items()
@@ -190,41 +174,18 @@ class RunTable(ResultTable):
             run.confirm(content=False)
 
 
-def run_folders(runs: Path) -> dict[str, str]:
-    """Return the run folders below `runs`, hash -> name, from one listing; whether they are finished is not looked at."""
-    try:
-        with os.scandir(runs) as entries:
-            return {entry.name.rpartition("-")[2]: entry.name for entry in entries if "-" in entry.name}
-    except FileNotFoundError:
-        return {}
-
-
 def by_engine(engine: JobEngine) -> Callable[[Sequence[Item[Job]]], Iterator[tuple[Item[Job], Result]]]:
     """Return what computes the runs of `run_many`; a finished run is measured by every criterion under all rules."""
 
     def compute(items: Sequence[Item[Job]]) -> Iterator[tuple[Item[Job], Result]]:
         of_job = {id(item.work): item for item in items}
-        for outcome in engine.compute([item.work for item in items]):
-            item = of_job[id(outcome.job)]
-            scores: dict[str, float | None] = {}
-            whys: dict[str, str] = {}
-            if outcome.state == "done" and outcome.folder is not None:
-                scores, whys = all_criteria(outcome.folder)
-            yield (
-                item,
-                Result(
-                    run=item.key,
-                    state=outcome.state,
-                    folder=outcome.folder.name if outcome.folder is not None else "",
-                    seconds=outcome.seconds,
-                    attempts=outcome.attempts,
-                    ended=time.time(),
-                    message=outcome.message,
-                    log=str(outcome.log or ""),
-                    scores=scores,
-                    whys=whys,
-                ),
-            )
+        for one in engine.compute([item.work for item in items]):
+            item, folder = of_job[id(one.job)], one.folder
+            scores, whys = all_criteria(folder) if one.state == "done" and folder is not None else ({}, {})
+            yield item, Result(
+                item.key, one.state, folder.name if folder is not None else "", one.seconds, one.attempts, time.time(),
+                one.message, str(one.log or ""), scores, whys,
+            )  # fmt: skip
 
     return compute
 

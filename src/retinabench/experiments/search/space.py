@@ -58,7 +58,8 @@ class Range(Frozen):
 
     def value(self, u: float) -> Value:
         """Return the value at u in [0, 1): 6 significant digits, integers in equal parts."""
-        low, high = self._ends()
+        # The integer n stands for [n, n + 1), so that both ends are as likely as the others.
+        low, high = self._there(self.low), self._there(self.high + 1 if self.integer else self.high)
         drawn = self._back(low + u * (high - low))
         if self.integer:
             return int(min(math.floor(drawn), self.high))
@@ -70,10 +71,6 @@ class Range(Frozen):
     def to_dict(self) -> JsonObject:
         low, high = self.bounds()
         return {"low": low, "high": high, "scale": self.scale, "integer": self.integer}
-
-    def _ends(self) -> tuple[float, float]:
-        # The integer n stands for [n, n + 1), so that both ends are as likely as the others.
-        return self._there(self.low), self._there(self.high + 1 if self.integer else self.high)
 
     def _there(self, value: float) -> float:
         if self.scale == "log":

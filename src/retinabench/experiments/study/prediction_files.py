@@ -54,12 +54,8 @@ class ResultRow:
 def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list[ResultRow]:
     """Write the files that are missing or stale, delete those that belong to no choice, and return the entries."""
     names = method_titles(chosen)
-    entries: list[ResultRow] = []
-    current: set[Path] = set()
-    for choice in chosen:
-        for entry in _entries(study, out, choice, names[choice.cell.task, choice.cell.method]):
-            entries.append(entry)
-            current.update(entry.files)
+    entries = [entry for one in chosen for entry in _entries(study, out, one, names[one.cell.task, one.cell.method])]
+    current = {file for entry in entries for file in entry.files}
     for file in (out / FOLDER).rglob("*.parquet"):
         if file not in current and not file.name.startswith("."):
             remove(file)
@@ -163,13 +159,10 @@ def pool(members: Sequence[Predictions], seeds: Sequence[int], number: int) -> P
     pooled = Ensemble.combine(members)
     single = str(members[0].metadata.get("title") or members[0].metadata.get("method", "model"))
     hashes = "/".join(str(member.metadata.get("config_hash")) for member in members)
+    title = f"ensemble of {len(members)} {single}"
     about = {
-        **pooled.metadata,
-        "method": "ensemble",
-        "title": f"ensemble of {len(members)} {single}",
-        "member_seeds": list(seeds),
-        "seed": number,
-        "run": f"ensemble of {len(members)} {single}, seeds {', '.join(map(str, seeds))}",
+        **pooled.metadata, "method": "ensemble", "title": title, "member_seeds": list(seeds), "seed": number,
+        "run": f"{title}, seeds {', '.join(map(str, seeds))}",
         "config_hash": hashlib.sha256(hashes.encode()).hexdigest()[:12],
-    }
+    }  # fmt: skip
     return replace(pooled, metadata=about)

@@ -51,18 +51,13 @@ def site_tasks(folders: Sequence[Path], out: Path, progress: Progress = QUIET) -
     sites = [open_prepared(folder) for folder in folders]
     names = [folder.resolve().name for folder in folders]
     if len(sites) < 3 or len(set(names)) < len(names):
-        raise InputError(
-            f"{len(set(names))} sites of different names: leaving one out needs three or more",
-            hint="Name each prepared folder once, by --data.",
-        )
+        hint = "Name each prepared folder once, by --data."
+        raise InputError(f"{len(set(names))} sites of different names: leaving one out needs three or more", hint=hint)
     for name, site in zip(names[1:], sites[1:], strict=True):
         different = site.settings.other_pixels(sites[0].settings) + ["size"] * (site.size != sites[0].size)
         if different or site.table is not None:
-            raise InputError(
-                f"was prepared with another {', '.join(different) or 'kind of data'} than {folders[0]}",
-                file=site.folder,
-                hint="Prepare all sites in the same way.",
-            )
+            problem = f"was prepared with another {', '.join(different) or 'kind of data'} than {folders[0]}"
+            raise InputError(problem, file=site.folder, hint="Prepare all sites in the same way.")
         if site.settings.meaning != sites[0].settings.meaning:
             progress.say(
                 f"note: label 1 of '{name}' is {site.settings.meaning}, of '{names[0]}' {sites[0].settings.meaning}"
@@ -100,7 +95,7 @@ def _join(sites: dict[str, Prepared], left_out: str, out: Path, progress: Progre
         write_bytes(out / "records.parquet", records.to_parquet(), checked=True)
         manifest = Manifest(
             name=f"without-{left_out}", size=first.size, images=len(records), fingerprint=fingerprint(records, shards),
-            shards=tuple(shard.name for shard in shards), settings=PreparedSettings.from_json(content),
+            shards=tuple(shard.name for shard in shards), settings=PreparedSettings.model_validate(content),
         )  # fmt: skip
         write_json(out / COMPLETE, manifest.to_dict(), checked=True)
 

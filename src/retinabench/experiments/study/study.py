@@ -138,11 +138,8 @@ def _begin(out: Path, fingerprints: Mapping[str, str]) -> None:
         known = {label: content["data"].get(label, one) for label, one in fingerprints.items()}
         return {**content, "data": known}
 
-    begun = folder.begin(
-        manifest,
-        decisive=decisive,
-        hint="Restore the data, install the version that began it, or choose another --out.",
-    )
+    hint = "Restore the data, install the version that began it, or choose another --out."
+    begun = folder.begin(manifest, decisive=decisive, hint=hint)
     grown = {**begun, "data": {**begun["data"], **fingerprints}}
     if grown != begun:
         folder.update(grown)
@@ -168,7 +165,9 @@ def _choose(
                 progress.say(f"{cell.task}, {cell.method}: {choice.why}")
         saved[criterion] = SavedChoice(trials=study.trials, run=choice.run)
         yield choice
-    write_choices(cell, saved)
+    if saved != read_choices(cell):
+        content = {criterion: one.model_dump(mode="json") for criterion, one in saved.items()}
+        write_json(cell.folder / CHOICES, content, checked=True)
 
 
 def _best_trial(study: Study, cell: StudyCell, space: Space, table: RunTable, criterion: str) -> Chosen:
@@ -234,7 +233,9 @@ def cells(study: Study, out: Path) -> list[StudyCell]:
     found: dict[tuple[str, str], StudyCell] = {}
     for task, given in sorted(study.tasks.items(), key=lambda item: bool(item[1].trained_in)):
         for method in study.methods:
-            cell = _cell(study, task, method, out)
+            space = study.methods[method].space if study.trials and not given.trained_in else None
+            searched = None if space is None else read_space(space)
+            cell = StudyCell(task, method, base_run(study, task, method, out), searched, out / task / method)
             if given.trained_in:
                 trains = found[given.trained_in, method]
                 cell = replace(cell, beside=trains.runs, depth=trains.depth + 1)
@@ -245,13 +246,6 @@ def cells(study: Study, out: Path) -> list[StudyCell]:
     for cell in every:
         trials(study, cell)
     return every
-
-
-def _cell(study: Study, task: str, method: str, out: Path) -> StudyCell:
-    given = study.methods[method]
-    searched = study.trials and given.space is not None and not study.tasks[task].trained_in
-    space = read_space(given.space) if searched and given.space is not None else None
-    return StudyCell(task, method, base_run(study, task, method, out), space, out / task / method)
 
 
 def _with_shared_weights(of_task: Sequence[StudyCell]) -> dict[tuple[str, str], StudyCell]:
@@ -290,28 +284,21 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
     }
     run = build_run(with_precision(tree, study.precision), file)
     if run.method.pools_seeds:
-        raise InputError(
-            f"methods.{method}: is an ensemble, and a study makes the ensembles of every method itself",
-            hint="Name the members' method, and how many of them under 'ensemble'.",
-        )
+        problem = f"methods.{method}: is an ensemble, and a study makes the ensembles of every method itself"
+        raise InputError(problem, hint="Name the members' method, and how many of them under 'ensemble'.")
     return run
 
 
 def _method(given: object, label: str, *, configured: bool) -> object:
-    """Return the settings of a method; where they do not name it, its label in the study does.
-
-    `configured`: whether a configuration was read, which is one of MAP where it names no other method.
-    """
+    """Return the settings of a method, by its label where they name none; `configured`: a configuration was read, of MAP by default."""
     if given is not None and not isinstance(given, dict):
         return given  # its name, or refused later
     table: JsonObject = given or {}
     if "name" in table or (label not in METHODS and configured):
         return table
     if label not in METHODS:
-        raise InputError(
-            f"methods.{label}: no method is named, and the label '{label}' is not the name of one",
-            hint=f"Set methods.{label}.run.method.name, or a 'config' that names it.",
-        )
+        problem = f"methods.{label}: no method is named, and the label '{label}' is not the name of one"
+        raise InputError(problem, hint=f"Set methods.{label}.run.method.name, or a 'config' that names it.")
     return {"name": label, **table}
 
 
@@ -350,11 +337,3 @@ _CHOICES = TypeAdapter(dict[str, SavedChoice])
 
 def read_choices(cell: StudyCell) -> dict[str, SavedChoice]:
     return read_checked(cell.folder / CHOICES, _CHOICES.validate_python) or {}
-
-
-def write_choices(cell: StudyCell, choices: Mapping[str, SavedChoice]) -> None:
-    """Save the choices of a cell by criterion, unless they are the saved ones."""
-    if choices == read_choices(cell):
-        return
-    content = {criterion: one.model_dump(mode="json") for criterion, one in choices.items()}
-    write_json(cell.folder / CHOICES, content, checked=True)
