@@ -150,7 +150,7 @@ def calls(tmp_path, monkeypatch):
         return compute(statistic, *given, **settings)
 
     monkeypatch.setattr(image_sets, "cluster_bootstrap", counted)
-    monkeypatch.setattr(image_sets, "SMALL", 0)
+    monkeypatch.setattr(image_sets, "WORTH_KEEPING", 0)
     monkeypatch.setenv(image_sets.VARIABLE, str(tmp_path / "cache"))
     return made
 

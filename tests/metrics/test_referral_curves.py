@@ -19,7 +19,7 @@ from support.shared_inputs import big, images
 def met_by(steps, weight):
     met = np.zeros_like(weight)
     for step in steps:
-        step.add_to(met, weight)
+        met[step.target] += step.gain(weight)
     return met
 
 
@@ -51,11 +51,29 @@ def test_tails_and_blocks(drawn):
     counted = np.where(y[:, None], lower & ~y, ~lower & y)
     assert met_by(two_tails(y, lower), w) == pytest.approx((earlier & counted) @ w)
     ends = np.append(np.arange(9, len(p) - 1, 10), len(p) - 1)
-    below, tied = inside_blocks(y, p, ends)
+    inside = inside_blocks(y, p, ends)
     same = np.searchsorted(ends, np.arange(len(p)))
     own = (same[:, None] == same) & ~y & y[:, None]
-    assert met_by([below], w) == pytest.approx((own & (p[:, None] > p)) @ w)
-    assert met_by([tied], w) == pytest.approx((own & (p[:, None] == p)) @ w)
+    assert met_by([inside.below], w) == pytest.approx((own & (p[:, None] > p)) @ w)
+    assert met_by([inside.tied], w) == pytest.approx((own & (p[:, None] == p)) @ w)
+
+
+@pytest.mark.parametrize("decimals", [1, 2, 9])
+@pytest.mark.parametrize("order", ["entropy", "free", "one tie", "ties", "right first", "equal"])
+def test_the_area_of_auroc_is_the_mean_of_its_curve(order, decimals):
+    """In closed form where a block is of one class, count by count in the others, for replicates and single weights."""
+    y, p, rng = big(300, seed=4)
+    p = p.round(decimals)
+    free = rng.random(len(y))
+    orders = {"entropy": -np.abs(p - 0.5), "free": free, "one tie": np.where(np.arange(len(y)) == 7, free[3], free),
+              "ties": free.round(1), "right first": (p > 0.5) != y, "equal": 0 * p}  # fmt: skip
+    cases = Cases(y, p, orders[order])
+    weights = rng.multinomial(len(y), np.ones(len(y)) / len(y), size=5).astype(float)
+    area = area_of(cases.weighted(weights), "auroc")
+    for weight, value in zip(weights, area, strict=True):
+        assert curve_of(cases.weighted(weight), "auroc").area == pytest.approx(value, abs=1e-13)
+        curve = METRICS["auroc"](cases.weighted(weight))
+        assert value == pytest.approx(curve[len(y) // 2 - 1 :].mean(), abs=1e-12)
 
 
 @pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])

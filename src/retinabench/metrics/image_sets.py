@@ -1,7 +1,7 @@
 """The four sets of a predictions file: their labels, how their images are weighted, their scores, and the bootstrap replicates of these.
 
-`score`, `report`, `compare`, `leaderboard` and `site` ask for the same replicates of the same file. Those of a large set are
-written into a folder of the user, and read where everything that they depend on is equal: the images of the set, the patients that are
+`score`, `report`, `compare`, `leaderboard` and `site` ask for the same replicates of the same file. They are
+written into a folder of the user, and read if everything that they depend on is equal: the images of the set, the patients that are
 drawn, the seed, the number of replicates, the score, and the source code of the metrics. A file's name holds the checksum of
 its content; the replicates of a damaged file are computed and written again.
 """
@@ -17,14 +17,16 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, WorkError
 from retinabench.core.files import check, disposable, write_bytes
 from retinabench.metrics.arrays import Floats
-from retinabench.metrics.bootstrap import SMALL, cluster_bootstrap, cluster_codes
+from retinabench.metrics.bootstrap import cluster_bootstrap, cluster_codes
 from retinabench.metrics.classification import balanced_weight
 from retinabench.metrics.referral_curves import coarse_auprc_area
 from retinabench.metrics.registry import SCORES, ScoreSpec
@@ -32,6 +34,7 @@ from retinabench.metrics.weighted_images import Cases, Index, Weighted
 from retinabench.predictions.table import Predictions
 
 VARIABLE = "RETINABENCH_CACHE"
+WORTH_KEEPING = 2**19  # Numbers in all replicates: what is computed faster than read is not kept.
 MOST_BYTES = 200_000_000  # of all files; a predictions file of two domains takes about one megabyte
 SET_LABELS = {"in_domain": "In-domain", "shifted": "Shifted", "joint": "Joint", "balanced": "Balanced"}
 """The sets by their key in files, with what tables and figures call them; see `docs/scores.md`."""
@@ -152,7 +155,7 @@ def replicates_of(
     advance: Callable[[int], None] | None = None,
 ) -> Floats:
     """Return the bootstrap replicates (R, K) of the scores of a set; `cluster` (N,) numbers the patients that are drawn."""
-    folder = _folder() if replicates * len(cluster) >= SMALL else None
+    folder = _folder() if replicates * len(cluster) >= WORTH_KEEPING else None
     key = _key(evaluator, cluster, replicates, seed) if folder else ""
     kept = _read(folder, key) if folder else {}
     names = [_identity(spec) for spec in evaluator.scores]
@@ -170,13 +173,18 @@ def replicates_of(
     return values
 
 
-def kept_columns(of: Iterable[object], work: int, compute: Callable[[], Mapping[str, Floats]]) -> Mapping[str, Floats]:
-    """Return columns of equal length, computed or kept by an earlier command; they depend on `of`, arrays and numbers, and on the metrics."""
-    folder = _folder() if work >= SMALL else None
+Column = TypeVar("Column", bound=NDArray[Any])
+
+
+def kept_columns(
+    of: Iterable[object], compute: Callable[[], Mapping[str, Column]], work: int = WORTH_KEEPING
+) -> Mapping[str, Column]:
+    """Return columns, computed or kept by an earlier command; they depend on `of`, arrays and numbers, and on the metrics."""
+    folder = _folder() if work >= WORTH_KEEPING else None
     digest = hashlib.sha256(_source())
     for part in of:
         digest.update(part if isinstance(part, bytes) else np.asarray(part, np.float64).tobytes())
-    found: Mapping[str, Floats] = _read(folder, digest.hexdigest()) if folder else {}
+    found: Mapping[str, Any] = _read(folder, digest.hexdigest()) if folder else {}
     if not found:
         found = compute()
         if folder:
@@ -225,27 +233,30 @@ def _name(key: str, content: bytes) -> str:
     return f"{key}-{hashlib.sha256(key.encode() + content).hexdigest()}.npz"
 
 
-def _read(folder: Path, key: str) -> dict[str, Floats]:
-    columns: dict[str, Floats] = {}
+def _read(folder: Path, key: str) -> dict[str, NDArray[Any]]:
+    columns: dict[str, NDArray[Any]] = {}
     with contextlib.suppress(OSError, InputError):
         for path in folder.glob(f"{key}-*.npz"):
             content = check(path).read_bytes()
             if path.name == _name(key, content):
                 with np.load(path, allow_pickle=False) as file:
-                    columns |= dict(zip(file["scores"].tolist(), file["values"], strict=True))
+                    columns |= {name: file[f"column_{k}"] for k, name in enumerate(file["names"].tolist())}
     return columns
 
 
-def _write(folder: Path, key: str, columns: Mapping[str, Floats]) -> None:
-    """Write columns (R,), and delete the oldest files where there are too many; a folder that is full or closed is no error."""
+def _write(folder: Path, key: str, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Write columns, and delete the oldest files where there are too many; a folder that is full or closed is no error."""
     held = io.BytesIO()
-    np.savez(held, scores=list(columns), values=list(columns.values()))
+    arrays: dict[str, Any] = {f"column_{k}": column for k, column in enumerate(columns.values())}
+    np.savez(held, names=list(columns), **arrays)
     with contextlib.suppress(OSError, InputError, WorkError):
         path = folder / _name(key, held.getvalue())
         write_bytes(path, held.getvalue())
         disposable(path)
         size = 0
-        for one in sorted(folder.glob("*.npz"), key=lambda one: -one.stat().st_mtime):
-            size += one.stat().st_size
+        with os.scandir(folder) as entries:
+            files = [(one.stat(), one.path) for one in entries if one.name.endswith(".npz")]
+        for about, name in sorted(files, key=lambda one: -one[0].st_mtime):
+            size += about.st_size
             if size > MOST_BYTES:
-                one.unlink()
+                os.unlink(name)

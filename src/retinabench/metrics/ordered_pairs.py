@@ -43,12 +43,30 @@ class Step(NamedTuple):
     low: Index
     high: Index
 
-    def add_to(self, met: Floats, weight: NDArray[Any], factor: float = 1.0) -> None:
+    def gain(self, weight: NDArray[Any]) -> NDArray[Any]:
+        """(T, ...) weight (N, ...) of the images that each target meets."""
         sums = np.zeros((len(self.source) + 1, *weight.shape[1:]), weight.dtype)
         np.cumsum(np.take(weight, self.source, axis=0), axis=0, dtype=weight.dtype, out=sums[1:])
         gain = np.take(sums, self.high, axis=0)
         gain -= np.take(sums, self.low, axis=0)
-        met[self.target] += gain if factor == 1.0 else factor * gain
+        return gain
+
+
+class Inside(NamedTuple):
+    """Pairs inside the M blocks of both classes, `block` (M,): positive images meet the negatives `below`, and those `tied`.
+
+    start: (M,) the first target of each block.
+    """
+
+    block: Index
+    start: Index
+    below: Step
+    tied: Step
+
+    def pairs(self, weight: Floats, numbers: NDArray[Any]) -> Floats:
+        """(..., M) pairs for weights (N, ...), also given as `numbers`."""
+        met = (self.below.gain(numbers) + 0.5 * self.tied.gain(numbers)) * weight[self.below.target]
+        return np.ascontiguousarray(np.add.reduceat(met, self.start, axis=0).T)
 
 
 class Pairs:
@@ -102,43 +120,35 @@ class Pairs:
         return sign
 
     @cached_property
-    def inner(self) -> tuple[Step, Step] | None:
-        """The pairs inside blocks, below and tied; None where no images are tied in uncertainty."""
+    def inner(self) -> Inside | None:
+        """The pairs inside blocks; None where no images are tied in uncertainty."""
         return inside_blocks(self.label, self.prob, self.ends)
 
     def cumulate(self, weight: Floats, *, whole: bool = False) -> tuple[Floats, Floats | None]:
         """Pairs among the blocks entered, (..., B+1) led by 0, and pairs inside each block (..., B), for weights (..., N).
 
-        None in place of the latter where every block is one image.
+        The latter is None if no block has images of both classes.
         """
         few = len(self.ends) <= FEW_BLOCKS
         if weight.ndim > 1 and few:
-            total, inside = zip(*(self.cumulate(row, whole=whole) for row in weight), strict=True)
-            return np.stack(total), None if inside[0] is None else np.stack(inside)
+            total, own = zip(*(self.cumulate(row, whole=whole) for row in weight), strict=True)
+            return np.stack(total), None if own[0] is None else np.stack(own)
         if few and whole and weight.sum() ** 2 < EXACT:
             return self._ranked_anew(weight)
         columns = np.ascontiguousarray(weight.T)  # gathers then copy the weights of an image in all rows at once
-        numbers: NDArray[Any] = (
-            columns.astype(np.int32) if whole else columns
-        )  # integers add up in a quarter of the time
+        # Integers add up in a quarter of the time.
+        numbers: NDArray[Any] = columns.astype(np.int32) if whole else columns
         met = self._met(columns, numbers)
-        if self.ties:
-            tied = np.zeros_like(columns)
-            for step in self.ties:
-                step.add_to(tied, numbers)
-            met += (self.tie_sign * tied.T).T
+        for step in self.ties:
+            met[step.target] += (self.tie_sign[step.target] * step.gain(numbers).T).T
         met *= columns
         sums = np.zeros((len(self.ends) + 1, *columns.shape[1:]))
         sums[1:] = np.cumsum(met, axis=0)[self.ends]
         if self.inner is None:
             return np.ascontiguousarray(sums.T), None
-        below, tie = self.inner
-        gained = np.zeros_like(columns)
-        below.add_to(gained, numbers)
-        tie.add_to(gained, numbers, 0.5)
-        gained *= columns
-        starts = np.append(0, self.ends[:-1] + 1)
-        return np.ascontiguousarray(sums.T), np.ascontiguousarray(np.add.reduceat(gained, starts, axis=0).T)
+        inside = np.zeros((*weight.shape[:-1], len(self.ends)))
+        inside[..., self.inner.block] = self.inner.pairs(columns, numbers)
+        return np.ascontiguousarray(sums.T), inside
 
     def _met(self, weight: Floats, numbers: NDArray[Any]) -> Floats:
         """(N, ...) pairs that each image brings to those before it, per unit of its weight, ties fully or not at all."""
@@ -151,7 +161,7 @@ class Pairs:
         elif self.near is not None:
             met += self.near @ weight
         for step in self._each_step() if passing else self.steps:
-            step.add_to(met, numbers)
+            met[step.target] += step.gain(numbers)
         return met
 
     def _ranked_anew(self, weight: Floats) -> tuple[Floats, Floats | None]:
@@ -236,13 +246,12 @@ def ones_at(row: Index, column: Index, n: int) -> sparse.csr_array:
 def earlier_ties(label: Bools, prob: Floats) -> list[Step]:
     """For every image the earlier ones of the opposite class at the same probability."""
     order = as_index(np.argsort(prob, kind="stable"))
-    p, y = prob[order], label[order]
-    ends = block_ends(p)
-    if len(ends) == len(p):
-        return []
-    begin = np.concatenate(([0], ends[:-1] + 1)).astype(ends.dtype)
-    first = np.repeat(begin, np.diff(ends, prepend=-1))
-    del p, ends, begin
+    p = prob[order]
+    same = p[1:] == p[:-1]
+    tied = np.append(same, False) | np.append(False, same)
+    order, p = order[tied], p[tied]
+    y, new = label[order], np.append(True, p[1:] != p[:-1])[: len(p)]
+    first = np.flatnonzero(new)[np.cumsum(new) - 1]
     steps = []
     for source, target in ((~y, y), (y, ~y)):
         before = _counts(source)
@@ -252,26 +261,29 @@ def earlier_ties(label: Bools, prob: Floats) -> list[Step]:
     return steps
 
 
-def inside_blocks(label: Bools, prob: Floats, ends: Index) -> tuple[Step, Step] | None:
-    """Return positive images against the negatives of their own block, those below and those tied; None without ties.
+def inside_blocks(label: Bools, prob: Floats, ends: Index) -> Inside | None:
+    """Return the pairs of a positive and a negative image of the same block; None if no block has both.
 
     label, prob: (N,). ends: (B,) the last image of each block of equal uncertainty.
     """
-    if len(ends) == len(prob):
+    starts, sizes = np.append(0, ends[:-1] + 1), np.diff(ends, prepend=-1)
+    positives = np.add.reduceat(label, starts, dtype=np.intp)
+    mixed = (positives > 0) & (positives < sizes)
+    if not mixed.any():
         return None
-    sizes = np.diff(ends, prepend=-1)
-    block = np.repeat(np.arange(len(ends), dtype=ends.dtype), sizes)
-    order = as_index(np.lexsort((prob, block)))
-    p, y = prob[order], label[order]  # images stay in their block
+    rows = as_index(np.flatnonzero(np.repeat(mixed, sizes)))
+    number, first = np.flatnonzero(mixed), np.cumsum(sizes[mixed]) - sizes[mixed]
+    block = np.repeat(np.arange(len(number)), sizes[mixed])
+    order = rows[np.lexsort((prob[rows], block))]  # images stay in their block
+    p, y = prob[order], label[order]
     new = np.concatenate(([True], (p[1:] != p[:-1]) | (block[1:] != block[:-1])))
-    group = _counts(new)[1:] - 1
-    starts = as_index(np.append(np.flatnonzero(new), len(p)))
-    before = _counts(~y)
-    at = as_index(np.flatnonzero(y))
-    low = before[(ends - sizes + 1)[block[at]]]
-    below, through = before[starts[group[at]]], before[starts[group[at] + 1]]
+    edges = np.append(np.flatnonzero(new), len(p))
+    group, before = np.cumsum(new) - 1, _counts(~y)
+    at = np.flatnonzero(y)
+    low, below, through = (before[place] for place in (first[block[at]], edges[group[at]], edges[group[at] + 1]))
     source, target = order[~y], order[at]
-    return Step(source, target, low, below), Step(source, target, below, through)
+    start = np.searchsorted(block[at], np.arange(len(number)))
+    return Inside(number, start, Step(source, target, low, below), Step(source, target, below, through))
 
 
 def _counts(held: Bools) -> Index:

@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb
 from typing import Generic, NamedTuple, TypeVar
 
@@ -272,12 +273,18 @@ class Methods:
             effects = seed_effects(values, subsets)
             self.sides.append(Side(values, one.draws[:, list(own), k].mean(axis=1), effects))
 
+    @cached_property
+    def patients(self) -> list[int]:
+        """The number of patients that decide the score of each method, the fewest of its seeds."""
+        of = difference_method(self.spec.interval).of
+        return [min(patients_of(self.one.whole[row], of) for row in own) for own in self.rows]
+
     def test(self, i: int, j: int, level: float) -> PairTest:
         a, b = ([self.one.whole[row] for row in self.rows[m]] for m in (i, j))
         difference = self.sides[i].value - self.sides[j].value
         if not len(self.one.draws) or not math.isfinite(difference):
             return PairTest(difference)
-        if len(np.unique(a[0].cases.patient)) < 2:
+        if a[0].cases.patient.max() < 1:
             return PairTest(difference, why=ONE_PATIENT)
         draws = self.sides[i].draws - self.sides[j].draws
         method = self.spec.interval
@@ -287,8 +294,7 @@ class Methods:
             found = _of_aurocs(method, a[0], b[0], difference, level)
             if found is not None:
                 return found if found.why == SAME_ORDER else _explained(found, draws)
-        of = difference_method(method).of
-        degrees = min(*(patients_of(w, of) for w in (*a, *b)), len(draws)) - 1.0
+        degrees = min(self.patients[i], self.patients[j], len(draws)) - 1.0
         return _explained(mean_difference(self.sides[i], self.sides[j], degrees, level), draws)
 
     def ends(self, m: int, level: float) -> Ends:

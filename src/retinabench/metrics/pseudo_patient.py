@@ -33,7 +33,7 @@ def _moments(w: Weighted, weight: float, mean: float, square: float) -> Moments:
 def _area_weight(w: Weighted) -> Floats:
     """(N,) weight of each image in an area over referral: -ln u, with u the share of the images that is retained where it is the next to go."""
     middle = (w.mass[1:] + w.mass[:-1]) / 2  # of each block of equal uncertainty
-    sizes = np.diff(w.cases.ends, prepend=-1)
+    sizes = np.diff(w.cases.edges)
     return np.repeat(-np.log(np.maximum(middle, EPS * w.total) / w.total), sizes)
 
 

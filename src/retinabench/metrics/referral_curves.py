@@ -132,7 +132,7 @@ def area_of(w: Weighted, metric: str) -> Floats:
     References:
         Band et al., Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks, NeurIPS (2021).
     """
-    closed = metric == "auroc" and len(w.cases.ends) == len(w.cases) and w.whole_rows.any()
+    closed = metric == "auroc" and w.whole_rows.any()
     if w.weight.ndim > 1 and (metric == "auprc" or (closed and not w.whole)):
         return np.array([area_of(Weighted(w.cases, row), metric) for row in w.weight])
     if metric in MEANS:
@@ -208,39 +208,75 @@ def _last_within_reach(w: Weighted) -> Points:
 
 
 def _area_of_ranks(w: Weighted) -> Floats:
-    """(...,) mean AUROC over the counts within reach, for whole weights and without ties in uncertainty.
+    """(...,) mean AUROC over the counts within reach, for whole weights.
 
-    Where a positive image enters, its share of the pairs is slope + rest / x at the positive mass x, over the negative mass, which
-    stays: the sum over its counts is a difference of harmonic numbers. Of a negative image the classes are exchanged.
+    Where a block of positive images enters, its share of the pairs is slope + rest / x at the positive mass x, over the negative
+    mass, which stays: the sum over its counts is a difference of harmonic numbers. Of a negative block the classes are
+    exchanged. The counts inside blocks of both classes are taken one by one.
     """
     before = _before_reach(w)[..., None]
     places = w.derived(_last_within_reach).block.ravel()
     first = int(places.min())
-    pairs = _ordered_pairs(w)[..., first:]
-    mass, positive = w.mass[..., first:], w.positive_mass[..., first:-1]
-    other = np.where(w.cases.label[first:], mass[..., :-1] - positive, positive)
+    pairs, inside = _ordered_pairs(w)
+    pairs, mass, positive = pairs[..., first:], w.mass[..., first:], w.positive_mass[..., first:]
+    other = np.where(w.cases.label[w.cases.ends[first:]], (mass - positive)[..., :-1], positive[..., :-1])
     slope = np.diff(pairs) / np.maximum(np.diff(mass), 1)
     rest = pairs[..., :-1] - slope * (mass[..., :-1] - other)
     retained, sums = np.maximum(mass, before), harmonic(int(np.max(w.count)).bit_length())
-    inverse = np.take(sums, (retained[..., 1:] - other).astype(np.intp))
-    inverse -= np.take(sums, (retained[..., :-1] - other).astype(np.intp))
+    inverse = np.take(sums, np.maximum(retained[..., 1:] - other, 0).astype(np.intp))
+    inverse -= np.take(sums, np.maximum(retained[..., :-1] - other, 0).astype(np.intp))
     share = (slope * np.diff(retained) + rest * inverse) / np.maximum(other, 1)
+    if inside is not None:
+        block, own = inside
+        later = block >= first
+        share[..., block[later] - first] = _sums_inside(
+            block[later] - first, own[..., later], pairs, mass, positive, retained
+        )
     # Each row from its own first place, so that its sum is the same beside any others.
     rows = np.arange(len(places)) * share.shape[-1]
     area = np.add.reduceat(share.ravel(), np.stack([rows, rows + places - first], axis=1).ravel())[1::2]
     return np.asarray(area.reshape(w.count.shape) / (w.count - before[..., 0]))
 
 
-def _ordered_pairs(w: Weighted) -> Floats:
-    """(..., N+1) `Pairs.cumulate` of whole weights without ties in uncertainty; of two tails without ties by three sums of integers."""
-    index, label = w.cases.index(Pairs), w.cases.label
-    if not index.tails or index.ties:
-        return index.cumulate(w.weight, whole=True)[0]
+def _sums_inside(block: Index, own: Floats, pairs: Floats, mass: Floats, positive: Floats, retained: Floats) -> Floats:
+    """(..., M) sum of the AUROC over the counts inside each of M blocks of both classes; see `_auroc`."""
+    start, gained = np.take(retained, block, axis=-1), np.take(np.diff(mass), block, axis=-1)
+    counts = (np.take(retained, block + 1, axis=-1) - start).astype(np.intp)
+    at = np.repeat(np.arange(counts.size), counts.ravel())
+
+    def before(sums: Floats) -> Floats:
+        return np.take(sums, block, axis=-1).ravel()[at]
+
+    def more(sums: Floats) -> Floats:
+        return np.take(np.diff(sums), block, axis=-1).ravel()[at]
+
+    number = start.ravel()[at] + 1 + np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts.ravel(), counts.ravel())
+    fraction = (number - before(mass)) / gained.ravel()[at]
+    inner = own.ravel()[at]
+    ordered = before(pairs) + fraction * (more(pairs) - inner + fraction * inner)
+    positives = before(positive) + fraction * more(positive)
+    values = ratio(ordered, positives * (number - positives))
+    return np.asarray(np.bincount(at, np.nan_to_num(values), counts.size).reshape(counts.shape), np.float64)
+
+
+def _ordered_pairs(w: Weighted) -> tuple[Floats, tuple[Index, Floats] | None]:
+    """`Pairs.cumulate` of whole weights (..., B+1), of two tails by three sums of integers; and the blocks (M,) of both classes
+    with the pairs inside them (..., M).
+    """
+    index, label, ends = w.cases.index(Pairs), w.cases.label, w.cases.ends
+    inner = index.inner
+    if not index.tails:
+        pairs, inside = index.cumulate(w.weight, whole=True)
+        return pairs, None if inner is None or inside is None else (inner.block, inside[..., inner.block])
     lower = w.cases.prob < w.cases.prob[-1]
     below, above = (np.cumsum(w.numbers * met, axis=-1, dtype=np.int32) for met in (lower & ~label, label & ~lower))
-    pairs = np.zeros(w.mass.shape)
-    pairs[..., 1:] = np.cumsum(np.multiply(np.where(label, below, above), w.numbers, dtype=np.int64), axis=-1)
-    return pairs
+    met = np.multiply(np.where(label, below, above), w.numbers, dtype=np.float64 if index.ties else np.int64)
+    for step in index.ties:
+        met[..., step.target] += index.tie_sign[step.target] * w.weight[..., step.target] * step.gain(w.numbers.T).T
+    pairs = np.zeros((*met.shape[:-1], len(ends) + 1))
+    sums = np.cumsum(met, axis=-1)
+    pairs[..., 1:] = sums if len(ends) == len(label) else np.take(sums, ends, axis=-1)
+    return pairs, None if inner is None else (inner.block, inner.pairs(w.weight.T, w.numbers.T))
 
 
 def _mean(value: Floats, enters: Bools) -> Floats:
@@ -441,7 +477,7 @@ def _two_tails(cases: Cases) -> tuple[Index, Index] | None:
     hold all.
     """
     ranking, blocks = cases.by_prob, len(cases.ends)
-    block = np.repeat(np.arange(blocks), np.diff(cases.ends, prepend=-1))[ranking.order]
+    block = cases.block[ranking.order]
     starts = np.append(0, ranking.ends[:-1] + 1)
     if not cases.index(Pairs).tails or (np.minimum.reduceat(block, starts) < np.maximum.reduceat(block, starts)).any():
         return None
@@ -501,9 +537,7 @@ class _Ranks(NamedTuple):
 
 def _ranks(cases: Cases) -> _Ranks:
     steps = -cases.by_prob.values[cases.positive_steps]
-    return _Ranks(
-        len(steps), np.searchsorted(steps, -cases.prob), np.flatnonzero(cases.label), np.append(0, cases.ends + 1)
-    )
+    return _Ranks(len(steps), np.searchsorted(steps, -cases.prob), np.flatnonzero(cases.label), cases.edges)
 
 
 def _coarse_precision(w: Weighted, at: Points) -> Floats:

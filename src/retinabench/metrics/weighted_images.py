@@ -82,19 +82,20 @@ class RankedImages:
         self.order = as_index(np.argsort(-score, kind="stable"))
         ranked = score[self.order]
         self.ends = block_ends(ranked)
+        self.edges = np.append(0, self.ends + 1)
         self.values: Floats = ranked[self.ends]
 
     def cumulate(self, mass: Floats, *, whole: bool = False) -> Floats:
         """(..., G+1) mass (..., N) of the images at or above each of the G distinct values, from the highest, led by 0."""
         sums = cumulate(np.take(mass, self.order, axis=-1), whole=whole)
-        return sums if len(self.ends) == len(self.order) else np.take(sums, np.append(0, self.ends + 1), axis=-1)
+        return sums if len(self.ends) == len(self.order) else np.take(sums, self.edges, axis=-1)
 
 
 class Cases:
     """N images with label, probability and uncertainty, sorted by uncertainty (then probability and label).
 
     Attributes are in sorted order; `order` (N,) leads from there to the rows given. `ends` (B,) is the last image of
-    each block of equal uncertainty. `called` (N,): the model calls the image positive. `error` (N,): that is wrong.
+    each block of equal uncertainty, `edges` (B+1,) where blocks begin, and N. `called` (N,): the model calls the image positive. `error` (N,): that is wrong.
     Shapes: all (N,). Without `uncertainty` it is 0; without `patient` each image is its own; `shifted` is of joint sets only.
     """
 
@@ -125,6 +126,7 @@ class Cases:
         self.prob, self.uncertainty = p[self.order], u[self.order]
         self.shifted: Bools | None = None if shifted is None else np.asarray(shifted, bool)[self.order]
         self.ends = block_ends(self.uncertainty)
+        self.edges = np.append(0, self.ends + 1)
         self.threshold = threshold
         self.called = is_positive(self.prob, threshold)
         self.error: Bools = self.called != self.label
@@ -164,6 +166,11 @@ class Cases:
         return RankedImages(self.prob)
 
     @cached_property
+    def block(self) -> Index:
+        """(N,) number of the block of each image."""
+        return as_index(np.repeat(np.arange(len(self.ends)), np.diff(self.edges)))
+
+    @cached_property
     def positive_steps(self) -> Index:
         """(P,) which of the distinct probabilities, from the highest, are those of positive images."""
         ranking = self.by_prob
@@ -179,7 +186,7 @@ class Cases:
     def forget(self) -> None:
         """Free the indexes, which are made again where they are asked for."""
         self._indexes.clear()
-        for name in ("by_prob", "log_loss", "squared_error", "positive_steps"):
+        for name in ("by_prob", "log_loss", "squared_error", "block", "positive_steps"):
             vars(self).pop(name, None)
 
 
@@ -293,8 +300,8 @@ class Weighted:
 
     def block_sums(self, mass: Floats, *, whole: bool = False) -> Floats:
         """(..., B+1) sums of a mass (..., N) over the blocks before, led by 0; see `cumulate`."""
-        sums, ends = cumulate(mass, whole=whole), self.cases.ends
-        return sums if len(ends) == mass.shape[-1] else np.take(sums, np.append(0, ends + 1), axis=-1)
+        sums, edges = cumulate(mass, whole=whole), self.cases.edges
+        return sums if len(edges) == sums.shape[-1] else np.take(sums, edges, axis=-1)
 
     @cached_property
     def mass(self) -> Floats:
@@ -377,7 +384,7 @@ class Weighted:
         factor += sums[..., -1:]
         factor -= sums[..., 1:]
         if len(self.cases.ends) < len(self.cases):
-            factor = np.repeat(factor, np.diff(self.cases.ends, prepend=-1), axis=-1)
+            factor = np.take(factor, self.cases.block, axis=-1)
         return self.weight * factor
 
     def along(self, sums: Floats) -> Floats:

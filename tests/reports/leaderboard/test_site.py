@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
+from retinabench.metrics.image_sets import VARIABLE
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.leaderboard import site as sites
 from retinabench.reports.leaderboard.site import EACH, MANIFEST, curves_of, failures, write_site
@@ -81,6 +82,14 @@ def built(board, tmp_path_factory):
     out = tmp_path_factory.mktemp("site")
     build(board, out)
     return out
+
+
+def test_a_second_site_reads_its_curves(board, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    build(board, tmp_path / "first")
+    monkeypatch.setattr(sites, "to_svg", None)
+    build(board, tmp_path / "second")
+    assert content(tmp_path / "second") == content(tmp_path / "first")
 
 
 def test_every_link_of_every_page_leads_to_a_file(built) -> None:

@@ -167,7 +167,7 @@ def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> dict[str, Float
     """Missed share at every percent of referral, the most uncertain first."""
     ranking, referred = RankedImages(uncertainty), np.linspace(0, 1, 101)
     left = lost.sum() - ranking.cumulate(lost.astype(np.float64))
-    missed = np.interp(referred, np.append(0, ranking.ends + 1) / len(y), left)
+    missed = np.interp(referred, ranking.edges / len(y), left)
     return {"referred": referred, "missed": missed / y.sum() if y.any() else np.full(101, np.nan)}
 
 

@@ -475,7 +475,7 @@ def _add_curves(found: Evaluation, i: int, name: str) -> None:
         low, high = percentile_interval(curves.mean(axis=0), points=True)
         return {"values": values.mean(axis=0), "low": low, "high": high}
 
-    kept = kept_columns(parts, replicates * sum(map(len, cases)), compute)
+    kept = kept_columns(parts, compute, replicates * sum(map(len, cases)))
     start = 0
     grids: dict[str, Floats] = dict.fromkeys((*METRICS, "roc"), GRID)
     for key, x in {**grids, "observed": np.arange(BINS, dtype=np.float64)}.items():

@@ -18,22 +18,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
+from markupsafe import Markup
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
-from retinabench.core.files import json_text, write_bytes
+from retinabench.core.files import check, json_text, write_bytes
 from retinabench.core.progress import QUIET, Progress
 from retinabench.core.results import IntervalRow, JsonObject, draw_intervals
 from retinabench.core.workspace import Workspace
 from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.comparison import ScoreRanking
-from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS, kept_columns
 from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.predictions.io import parquet_bytes
@@ -42,6 +45,7 @@ from retinabench.reports.evaluation.evaluation import FEWEST, GRID, SetPredictio
 from retinabench.reports.evaluation.facts import probability_text
 from retinabench.reports.leaderboard import tables as rows
 from retinabench.reports.leaderboard.board import SCHEMA, BenchmarkBoard
+from retinabench.reports.toolkit import figures
 from retinabench.reports.toolkit.figures import (
     WIDTH,
     ImageSource,
@@ -91,16 +95,27 @@ def panels(ours: Mapping[str, Curves], others: Mapping[str, Curves], prefix: str
         drawn = [Line(Mark(marks[name].hue, 2), *others[name][curve]) for name in ours if name in others]
         return drawn + [Line(marks[name], *ours[name][curve]) for name in ours]
 
+    drawings: dict[str, tuple[str, Callable[[], Figure]]] = {
+        "roc": ("ROC", lambda: _diagonal(lines("roc"), "1 − specificity", "sensitivity")),
+        "referral": ("Accuracy after referral", lambda: _referral(lines("referral"))),
+        "reliability": ("Reliability", lambda: _diagonal(lines("reliability"), "P(referable)", "share referable")),
+    }
     sets = " and ".join(SET_LABELS[name].lower() for name in ours)
-    made = (
-        ("roc", "ROC", _diagonal(lines("roc"), "1 − specificity", "sensitivity")),
-        ("referral", "Accuracy after referral", _referral(lines("referral"))),
-        ("reliability", "Reliability", _diagonal(lines("reliability"), "P(referable)", "share referable")),
-    )
-    return [
-        Panel(heading, to_svg(figure, f"{prefix}-{key}", title=f"{heading}: {sets}", description="Mean over seeds."))
-        for key, heading, figure in made
-    ]
+
+    def drawn() -> dict[str, NDArray[np.uint8]]:
+        made = {}
+        for key, (heading, draw) in drawings.items():
+            title = f"{heading}: {sets}"
+            svg = to_svg(draw(), f"{prefix}-{key}", title=title, description="Mean over seeds.")
+            made[key] = np.frombuffer(svg.encode(), np.uint8)
+        return made
+
+    parts: list[object] = [matplotlib.__version__.encode(), f"{prefix} {list(ours)} {list(others)}".encode()]
+    parts += [check(Path(file)).read_bytes() for file in (__file__, figures.__file__)]
+    parts += [array for of in (ours, others) for curves in of.values() for curve in curves.values() for array in curve]
+    kept = kept_columns(parts, drawn)
+    # Drawn above; `to_svg` escapes its text.
+    return [Panel(heading, Markup(kept[key].tobytes().decode())) for key, (heading, _) in drawings.items()]  # noqa: S704
 
 
 def _diagonal(lines: Sequence[Line], xlabel: str, ylabel: str) -> Figure:
