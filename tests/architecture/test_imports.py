@@ -163,7 +163,7 @@ BUDGET = {
     "cli": 2_906, "concepts": 5_816, "core": 1_673, "data": 6_757, "experiments": 7_534, "fidelity": 8_036, "inspection": 1_224,
     "integrations": 754, "methods": 7_469, "metrics": 12_808, "models": 2_853, "predictions": 2_869, "reports": 8_182,
 }  # fmt: skip
-TESTS, TOOLS = 39_889, 7_976
+TESTS, TOOLS = 39_916, 7_976
 
 
 def lines(*folders: Path) -> int:
