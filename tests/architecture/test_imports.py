@@ -169,7 +169,7 @@ def test_the_package_keeps_its_shape(check):
 
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
-    "cli": 3_080, "concepts": 5_659, "core": 1_734, "data": 6_569, "experiments": 7_184, "fidelity": 8_046, "inspection": 1_209,
+    "cli": 3_080, "concepts": 5_659, "core": 1_734, "data": 6_569, "experiments": 7_184, "fidelity": 8_046, "inspection": 1_211,
     "integrations": 731, "methods": 7_470, "metrics": 13_072, "models": 2_835, "predictions": 2_930, "reports": 8_386,
 }  # fmt: skip
 TESTS, TOOLS = 41_925, 8_700
