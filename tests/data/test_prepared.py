@@ -56,10 +56,10 @@ def test_copies_with_damage_have_the_same_patients():
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        *(("shards", [name], "not a name in it") for name in ("../other/images-00000.npy", "/etc/hostname", None)),
+        *(("shards", [name], "not a name in it") for name in ("../other/images-00000.npy", "/etc/hostname")),
         ("shards", ["link.npy"], "leads out of its folder"),
         *(("size", size, "is damaged") for size in (10**9, 16, "8")), ("name", "a\nb", "is damaged"),
-        ("shards", 3, "is damaged"), ("settings", {"columns": 1}, "is damaged"),
+        ("shards", 3, "is damaged"), ("shards", [None], "is damaged"), ("settings", {"columns": 1}, "is damaged"),
     ],
 )  # fmt: skip
 def test_a_manifest_that_leads_elsewhere_or_claims_what_is_not_there_is_one_line(tmp_path, key, value, says):

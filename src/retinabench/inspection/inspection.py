@@ -1,4 +1,6 @@
-"""What `inspect` computes of a prepared data set: counts, copies, leaks and outliers.
+"""What `inspect` computes of a data set: counts, outliers.
+
+`inspect_data`: everything that an inspection finds in a prepared data set, and its findings.
 
 | finding | is |
 |---|---|

@@ -1,7 +1,8 @@
-"""Claims about sensitivity and specificity such as "sensitivity of haemorrhage >= 0.85", decided by confidence sequences.
+"""Claims about sensitivity and specificity, decided by confidence sequences.
 
-A confidence sequence is an interval of a rate that holds at every number of questions at once, whatever made one stop. Of the N samples of
-a cell (a concept and a truth), n were asked about in random order and k answered correctly. Two rates:
+Confidence sequences: intervals of a rate that hold at every number of questions at once, whatever made one stop.
+
+Of the N samples of a cell (a concept and a truth), n were asked about in random order and k answered correctly. Two rates:
 
 - **This bank**: K / N, where K of the N samples would be answered correctly if all were asked. Samples are drawn without
   replacement, so that answers in their order have the probability
@@ -11,35 +12,53 @@ a cell (a concept and a truth), n were asked about in random order and k answere
 - **New samples**: p, the probability of a correct answer about a sample drawn as those of the bank were, independently of each
   other: P_p = p^k (1 - p)^(n-k).
 
-Under the mixture of P_p by Beta(1/2, 1/2) (Jeffreys' prior), and under that of P_K by BetaBinomial(N, 1/2, 1/2), answers in their order
-have the same probability,
+In both cases compare with the mixture Q of all rates under Jeffreys' prior. Under the mixture of P_p by Beta(1/2, 1/2), and under
+that of P_K by BetaBinomial(N, 1/2, 1/2), answers in their order have the same probability,
 
     Q = B(k + 1/2, n - k + 1/2) / B(1/2, 1/2).
 
-For the true rate, M_n = Q / P is a non-negative supermartingale with M_0 = 1, and Ville's inequality gives
-P(M_n >= 1 / alpha for some n) <= alpha. The rates with M_n < 1 / alpha are an interval, since P is log-concave, and contain the true rate for
-all n at once with a probability of at least 1 - alpha. This needs two things only: the order of the samples within a cell is drawn at
-random, independently of the answers, and the examinee answers a question alike whenever it is asked. The number n may depend on anything.
-Several rates hold together with a probability of at least 1 - alpha if each has the level 1 - alpha / m (Bonferroni).
+For the true rate, M_n = Q / P is a non-negative supermartingale with M_0 = 1: given the answers so far, the next ratio
+Q(answer | past) / P(answer | past) has the mean sum of Q(answer | past) over the answers that are possible, at most 1. Ville's
+inequality gives P(M_n >= 1 / alpha for some n) <= alpha. The rates with M_n < 1 / alpha are an interval, since P is log-concave, and
+contain the true rate for all n at once with a probability of at least 1 - alpha.
 
-A claim "in new patients" is decided once its confidence sequence for new samples, of one sample of each patient, lies on one side
-of the goal. Any other is about this bank: K >= k1 against K <= k0 = k1 - 1. For K <= k0 the wealth
+This needs two things only. The order of the samples within a cell is drawn at random, independently of the answers, and the examinee
+answers a question alike whenever it is asked. The number n may then depend on anything: on the answers of this cell, on those of
+other cells (even about the same images), and on the reader's patience. An interval is a function of k, n and N, so that anyone
+can compute it from the counts; the intersection of the intervals after 1, 2, …, n questions would hold too, and be a little
+narrower.
 
-    M_n = sum_{K > k0} w(K) P(answers | K) / P(answers | K = k0),    P(right next | K) = (K - right so far) / (N - asked so far),
-
-is a non-negative supermartingale with M_0 = 1, so that it ever reaches 1 / (1 - confidence) with probability at most 1 - confidence, and the
-decision "holds" is valid the first time it does. The mirrored wealth, the sum over K <= k0 against K = k1, decides "fails". Other cells
-may be asked in between, and the answers may decide which cell is next, but neither the claim nor the sample in the cell. The weights w are
-uniform over at most 1,000 values of K.
-
-Of m claims that were stated together, each is decided once its wealth reaches m / (1 - confidence); a correction by steps (Holm) would not
-hold, since m decisions can err whatever was decided before. A claim that was not stated before the first answer is *exploratory*: its
-answers are counted, and nothing is decided.
+Several rates hold together with a probability of at least 1 - alpha if each has the level 1 - alpha / m (Bonferroni): `Level`.
 
 References:
     Ville, Étude critique de la notion de collectif (1939).
     Robbins, Statistical methods related to the law of the iterated logarithm, Annals of Mathematical Statistics 41:1397 (1970).
     Waudby-Smith and Ramdas, Confidence sequences for sampling without replacement, NeurIPS 2020, theorem 2.1 (prior-posterior ratio).
+
+Claims such as "sensitivity of haemorrhage >= 0.85", decided by a sequential test as soon as the answers allow.
+
+A claim "in new patients" is decided once its confidence sequence for new samples, of one sample of each patient, lies on one side
+of the goal. Any other is about this bank: the K right answers among all N samples of its cell: K >= k1 against K <= k0 = k1 - 1. Answers come in random
+order without replacement. For K <= k0 the wealth
+
+    M_n = sum_{K > k0} w(K) P(answers | K) / P(answers | K = k0),    P(right next | K) = (K - right so far) / (N - asked so far),
+
+is a non-negative supermartingale with M_0 = 1: the mean of each factor is at most 1 under every K <= k0, because the numerator's
+probability of a correct answer is at least the denominator's, which is at least the true one. By Ville's inequality it ever
+reaches 1 / (1 - confidence) with probability at most 1 - confidence, so that the decision "holds" is valid the first time it
+does, at any stopping time. The mirrored wealth, the sum over K <= k0 against K = k1, decides "fails". Only one of the two can err.
+
+Other cells may be asked in between, and the answers may decide which cell is next: the order of a cell's samples is drawn
+independently, so the probability of a correct answer above is the same given everything asked before, in any cell. Neither the
+claim nor the choice of the sample in the cell may depend on the answers, and K must be fixed: an examinee must give the same
+answer whenever a question is asked.
+
+Of m claims that were stated together, each is decided once its wealth reaches m / (1 - confidence): all decisions are right with a
+probability of at least the confidence. One of the two sides of every claim is true, so that m decisions can err whatever was decided
+before, and a correction by steps (Holm) would not hold. A claim that was not stated before the first answer is *exploratory*: its
+answers are counted, and nothing is decided.
+
+The weights w are uniform over at most 1,000 values of K; any fixed choice is valid.
 """
 
 from __future__ import annotations

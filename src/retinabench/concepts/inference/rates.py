@@ -1,17 +1,36 @@
-"""Sensitivity, specificity and accuracy of a concept with their confidence sequences (`claims.py`).
+"""Rates of a concept, with patients who have several images.
 
-A rate has three intervals: of this bank and of new samples, each at 95 % by itself, and of new samples *simultaneously* with all other
-rates of the examination, from which every statement of the page follows. With m rates there are always m hypotheses that must not be
-rejected, since either side of a goal may be stated: stepping down (Holm) could gain nothing over Bonferroni.
+New patients: one sample of each counts, so that several samples of one patient do not make an interval too narrow.
 
-The samples of a patient are alike, so that for new samples one of each patient counts in every cell, drawn before the first question
-as the first of the patient's in an order that depends on the seed alone. The counted answers are independent, each right with the probability
+The samples of a patient are alike: both eyes, several regions of one image. Answers about them are then no independent
+observations, and an interval that counts them as such is too narrow for new samples (this bank's does not suffer: it is about
+these very samples). So before the first question, one sample of each patient is drawn in every cell (a concept and a truth), as
+the first of the patient's in an order that depends on the seed alone. Only the answers about drawn samples count for new ones.
 
-    theta = E[share of a patient's samples of the cell that are answered rightly].
+As the samples of a cell are asked about in random order, the drawn ones come in an order of patients that is random too, whatever
+their numbers of samples. With patients drawn independently, each counted answer is right with the probability
 
-Where it was stated beforehand that every question will be asked (``fixed``), the intervals for new samples are those of Clopper and
-Pearson, which are narrower. Where samples are selected by their other concepts instead of at random, only what is certain is said of the
-bank, and nothing of new samples until every sample was asked.
+    theta = E[share of a patient's samples of the cell that are answered rightly],
+
+given all earlier ones. The counted answers are thus independent, and their confidence sequence
+(`claims.new_sequence`) holds at every number of questions. It is about theta: every patient counts once.
+
+Sensitivity, specificity and accuracy of a concept with their confidence sequences.
+
+A rate has three intervals (`claims.py`): of this bank and of new samples, each at 95 % by itself, and of new samples
+*simultaneously* with all other rates of the examination. Everything that the page states about the model follows from the
+simultaneous ones, so that it is right in all of its statements together with a probability of at least 95 %. Because either
+side of a goal may be stated, every rate has one false statement that could be made of it, whatever the truth: with m rates
+there are always m hypotheses that must not be rejected, and stepping down (Holm) could gain nothing over Bonferroni.
+
+Where all answers exist already, one may state before the first answer that every question will be asked (``fixed``). The number of
+samples of a cell is then fixed, and the intervals for new samples are those of Clopper and Pearson, which are narrower.
+
+Where a bank names patients, those for new samples count one sample of each.
+
+Where samples are selected by their other concepts instead of at random, only what is certain is said of the bank: the rate
+lies between that with all other answers wrong and that with all of them right. Nothing is said of new samples until
+every sample was asked.
 
 References:
     Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6:65 (1979).

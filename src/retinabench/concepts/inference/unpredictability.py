@@ -1,4 +1,6 @@
-"""The Gaussian process over the answers about a concept, the least predictable question, and the AUROC of the answers.
+"""The Gaussian process over the images, and what it cannot predict.
+
+The performance model of one concept: a Gaussian process over the answers, given the truth.
 
 An answer f = P(yes) to a question with truth o lies at a = (o + f) / 2: truth 0 on [0, 0.5], truth 1 on [0.5, 1], so that
 with the cut f = 0.5 the four quarters of [0, 1] are TN, FP, FN, TP. It is counted in one of 100 bins, by (o, f) rather than by a:
@@ -7,7 +9,11 @@ observations of a Gaussian process with mean 0 and kernel
 
     k(a, a') = signal exp(-(a - a')^2 / (2 length^2)) + noise [a = a'],   signal 1, noise 0.025 (variances), length 0.1.
 
-Empty bins are not observations of 0. The variance depends on *which* bins are occupied, never on the counts.
+Empty bins are not observations of 0; otherwise no question would ever lower the variance. The variance depends on *which*
+bins are occupied, never on the counts. TN, FP, FN and TP are taken from the counts, not from the mean, which is smooth across
+the borders.
+
+The question whose true answer is hardest to predict from what was already asked about the same sample.
 
 For a sample s and a concept c, M are the samples of the bank with the same truth as s for every concept already asked about s:
 
@@ -17,7 +23,9 @@ s itself is in M, so p is defined. Of all unasked questions, or of those of one 
 random. A reading of the query engine of Geman, Geman, Hallonquist and Younes, Visual Turing test for computer vision systems, PNAS
 112:3618 (2015), on the bank itself, as Fountoukidou and Sznitman (2019) use it; neither text gives a formula.
 
-Samples with the same truth and the same questions asked form one group: the work per question grows with the number of groups.
+Samples with the same truth and the same questions asked are interchangeable: they form one group, and the work per question
+grows with the number of groups (at most patterns of truth + questions asked), not with the number of samples. Memory: 16 bytes
+per sample at the start, then 8, and 9 per group and concept.
 
 How well the answers about a concept rank the samples: the AUROC, with an interval for new samples.
 

@@ -139,7 +139,7 @@ def _with_ranks(means: Sequence[MeanScore], ranking: ScoreRanking | None, key: K
     for k, rank in zip(known, order.tolist(), strict=True):
         out[k] = replace(out[k], rank=rank)
         if ranking is not None and np.isfinite((model := ranking.models[str(k)]).first):
-            out[k] = replace(out[k], rank_low=model.best, rank_high=model.worst, first=model.first)
+            out[k] = replace(out[k], rank_low=float(model.best), rank_high=float(model.worst), first=model.first)
     return out
 
 
