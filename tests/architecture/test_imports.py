@@ -160,10 +160,10 @@ def test_the_package_keeps_its_shape(check):
 
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
-    "cli": 2_906, "concepts": 5_816, "core": 1_673, "data": 6_757, "experiments": 7_534, "fidelity": 8_036, "inspection": 1_224,
-    "integrations": 754, "methods": 7_469, "metrics": 12_808, "models": 2_853, "predictions": 2_869, "reports": 8_182,
+    "cli": 2_906, "concepts": 5_604, "core": 1_673, "data": 6_562, "experiments": 7_169, "fidelity": 8_035, "inspection": 1_207,
+    "integrations": 730, "methods": 7_681, "metrics": 12_877, "models": 2_834, "predictions": 2_869, "reports": 8_197,
 }  # fmt: skip
-TESTS, TOOLS = 39_916, 7_976
+TESTS, TOOLS = 40_079, 8_071
 
 
 def lines(*folders: Path) -> int:

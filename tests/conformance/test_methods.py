@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from retinabench.core.errors import InputError
 from retinabench.data.tasks import load_task
 from retinabench.experiments import execution
 from retinabench.experiments.config import load_run
@@ -14,10 +15,14 @@ from retinabench.experiments.conformance import CHECKS, Subject, checks_of
 from retinabench.experiments.execution import Resources
 from retinabench.experiments.run import execute, make_batches
 from retinabench.experiments.run_folder import load_posterior
+from retinabench.fidelity.submissions.runner import run_entry
+from retinabench.fidelity.submissions.submission import read_submission
+from retinabench.fidelity.targets.data import load
 from retinabench.methods.base import is_composed
 from retinabench.methods.registry import METHODS
 from retinabench.metrics.classification import auroc
 from retinabench.predictions.io import read_predictions
+from support import tiny_target
 from support.helpers import TINY, fast, short_chain
 
 CPU = Resources("cpu")
@@ -151,3 +156,32 @@ def test_it_learns_in_bfloat16_and_in_parts_of_a_batch_and_predicts_in_full_prec
     assert auroc(test.label, test.prob) > 0.9
     # bfloat16 holds 8 significant bits; the sigmoid is taken in float32.
     assert len(np.unique(test.prob)) > 20
+
+
+TARGETS = {"gaussian": tiny_target.regression_target, "categorical": tiny_target.classification_target}
+QUICK = ("batch_size=20", "lr=0.001")
+
+
+@pytest.mark.parametrize("likelihood", [pytest.param("categorical", marks=pytest.mark.slow), "gaussian"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_submits_or_refuses_in_one_line(name, likelihood, tmp_path):
+    target = TARGETS[likelihood]()
+    members = ["method.members=2"] if "members" in METHODS[name].Config.model_fields else []
+    try:
+        file = run_entry(
+            name, target, budget=40, out=tmp_path, track="open", over_budget="mark",
+            overrides=[*(f"optimizer.{one}" for one in QUICK), "optimizer.epochs=2", *members],
+        )  # fmt: skip
+    except InputError as error:
+        problem = error
+    else:
+        problem = None
+    if problem is not None:
+        assert "\n" not in str(problem)
+        assert problem.hint
+        return
+    data = load(target)
+    found = read_submission(file, target, len(data.test), data.sha256)
+    values = found.probs if likelihood == "categorical" else found.draws
+    assert np.isfinite(values).all()
+    assert found.about.implied is not None

@@ -1,5 +1,7 @@
 import json
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,8 +9,9 @@ import torch
 from scipy.special import expit
 
 import retinabench as rb
-from retinabench.core.errors import DivergedError, InputError
+from retinabench.core.errors import QUIET, DivergedError, InputError
 from retinabench.data.tasks import load_task
+from retinabench.experiments import demo as module
 from retinabench.experiments.config import load_run
 from retinabench.experiments.execution import Resources, member_runs
 from retinabench.experiments.exporting.model_files import leaf_runs
@@ -286,3 +289,26 @@ def test_a_head_predicts_without_its_training_data(folders, tmp_path):
         found.append(read_predictions(predict_on(folder, theirs, tmp_path / f"{name}.csv", Resources("cpu"))))
         shutil.rmtree(data, ignore_errors=True)
     assert np.array_equal(*(one.select(domain="shifted").probs for one in found))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_ensembles_members_are_the_seeds_of_map(seed):
+    run = module.load_run("demo/ensemble", data="d", task="country_shift", seed=seed)
+    members = member_runs(run)
+    assert [one.seed for one in members] == [module.SEEDS * seed + k for k in range(module.SEEDS)]
+
+
+@pytest.mark.slow
+def test_the_picture_of_readme_shows_the_numbers_of_this_demo(tmp_path):
+    """To .02: other processors round differently, and a training amplifies it."""
+    page = module.run_demo(tmp_path, progress=QUIET)
+    entries = {one["entry"]: one for one in json.loads((page.parent / "scores.json").read_text())}
+    assert {"MAP", "MC dropout"} < set(entries)
+    scores = entries["deep ensemble of 3"]["sets"]["in_domain"]["scores"]
+    words = re.search(r'alt="Report of the demo: ([^"]*)"', Path("README.md").read_text())[1]
+    stated = re.search(r"accuracy of (\S+) \[(\S+), (\S+)\], finds (\d+) %", words)
+    value, low, high, found = map(float, stated.groups())
+    shown = [scores["accuracy"][name] for name in ("value", "low", "high")]
+    assert shown == pytest.approx([value, low, high], abs=0.02)
+    assert scores["sensitivity"]["value"] == pytest.approx(found / 100, abs=0.05)
+    assert "The uncertainty is better than chance" in page.read_text()
