@@ -1,3 +1,5 @@
+"""What a data set declares: its records, where its images come from, its card and its options."""
+
 import io
 import zipfile
 from pathlib import Path

@@ -18,8 +18,8 @@ from support.shared_inputs import big, images
 
 @pytest.mark.parametrize("decimals", [1, 2, 9])
 @pytest.mark.parametrize("order", ["entropy", "free", "one tie", "ties", "right first", "equal"])
-def test_the_area_of_auroc_is_the_mean_of_its_curve(order, decimals):
-    """In closed form where a block is of one class, count by count in the others, for replicates and single weights."""
+def test_the_areas_are_the_means_over_the_counts_that_refer_at_most_half(order, decimals):
+    """That of AUROC in closed form where a block is of one class, count by count in the others, for replicates and single weights."""
     y, p, rng = big(300, seed=4)
     p = p.round(decimals)
     free = rng.random(len(y))
@@ -32,6 +32,8 @@ def test_the_area_of_auroc_is_the_mean_of_its_curve(order, decimals):
         assert curve_of(cases.weighted(weight), "auroc").area == pytest.approx(value, abs=1e-13)
         curve = METRICS["auroc"](cases.weighted(weight))
         assert value == pytest.approx(curve[len(y) // 2 - 1 :].mean(), abs=1e-12)
+        precision = curve_of(cases.weighted(weight), "auprc")
+        assert precision.area == pytest.approx(precision.value[: len(y) // 2 + 1].mean(), abs=1e-14)
 
 
 @pytest.mark.parametrize("uncertainty", ["entropy", "free", "ties"])
@@ -164,13 +166,6 @@ def test_row_order_never_matters(metric, case, seed):
     order = np.random.default_rng(seed).permutation(len(y))
     a, b = referral_curve(y, p, u, metric), referral_curve(y[order], p[order], u[order], metric)
     np.testing.assert_array_equal(a.value, b.value)
-
-
-@pytest.mark.parametrize("metric", ["auroc", "auprc"])
-def test_area_is_the_mean_over_the_counts_that_refer_at_most_half(metric):
-    y, p, rng = big(300)
-    curve = referral_curve(y, p, rng.random(300), metric)
-    assert curve.area == pytest.approx(curve.value[:151].mean(), abs=1e-14)
 
 
 def test_the_expected_area_does_not_depend_on_the_number_of_images():
