@@ -168,7 +168,7 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     if not isinstance(content, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return content
 
 
@@ -205,7 +205,7 @@ def unquoted(text: str) -> str:
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as CSV, the header among them; text passes through `visible` and `plain_cell`, and what is no text stays as it is."""
+    """Return rows as CSV, the header among them; text passes through `visible` and `plain_cell`, and other values stay as they are."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerows([plain_cell(visible(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows)

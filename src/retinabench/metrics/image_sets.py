@@ -478,7 +478,7 @@ def _read(folder: Path, key: str) -> dict[str, NDArray[Any]]:
 
 
 def _write(folder: Path, key: str, columns: Mapping[str, NDArray[Any]]) -> None:
-    """Write columns, and delete the oldest files where there are too many; a folder that is full or closed is no error."""
+    """Write columns, and delete the oldest files where there are too many; a full or closed folder is not an error."""
     held = io.BytesIO()
     arrays: dict[str, Any] = {f"column_{k}": column for k, column in enumerate(columns.values())}
     np.savez(held, names=list(columns), **arrays)

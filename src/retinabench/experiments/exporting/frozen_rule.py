@@ -52,7 +52,7 @@ def attach(found: Transfer | Triage, predictions: Predictions, folder: Path) -> 
     if found.broken:
         raise InputError(f"the labels of {found.broken[0]} refute the certificate, so that nothing is attached")
     if found.threshold is None if isinstance(found, Transfer) else found.thresholds == (None, None):
-        raise InputError("there is no threshold to be attached")
+        raise InputError("the certificate has no threshold to attach")
     about, weights = read_about(folder, run_code=False), weights_of(folder)
     _check_same_model(predictions, about, weights, folder)
     with Workspace(folder, "model", ABOUT).lock():

@@ -86,7 +86,7 @@ def predict_images(
     )
     notes = [*model.notes, *replace(survey, notes=[]).lines()]
     if refused:
-        notes.append(f"{len(refused):,} of {len(names):,} files are no images and left out")
+        notes.append(f"{len(refused):,} of {len(names):,} files are not images and are left out")
     if uniform:
         one = f"have one colour and show no retina; the first is {printable(uniform[0])}"
         notes.append(f"{len(uniform):,} of {len(kept):,} images {one}")

@@ -64,9 +64,8 @@ def check_plan(run: Run, limit: float) -> None:
 UNTRAINED_TITLES = {"nngp": "infinite width (NNGP)", "ntk": "infinite width (NTK)"}
 
 PER_POINT = " per point"
-LARGE = (
-    10_000  # weights of a network above which rates are those of 1,000 gradients, which `fundus-small` (61,581) decided
-)
+# Weights of a network above which rates are those of 1,000 gradients, which `fundus-small` (61,581 weights) decided.
+LARGE = 10_000
 
 
 @cache
