@@ -49,7 +49,7 @@ def test_features_are_the_trunks_standardised_over_the_training_images(tmp_path,
     expected = (features - features[train].mean(0)) / feature_scale(features[train])[1]
     # A standardised feature divides the rounding of the batches by its spread over the images, which may be small.
     assert np.allclose(source.inputs.numpy(), expected, atol=1e-2)
-    assert np.array_equal(source.labels.numpy(), task.targets)
+    assert np.array_equal(source.labels.numpy(), task.data.label)
 
 
 def test_features_are_computed_with_fewer_images_at_a_time_where_memory_runs_out(weights, monkeypatch):

@@ -34,7 +34,7 @@ def test_a_held_out_validation_split_is_called_validation(tmp_path):
     assert set(predictions.image_id[predictions.split == "validation"]) == set(held)
     assert (predictions.split == "test").sum() == 30
     assert set(predictions.domain) == {"in_domain"}
-    by_id = dict(zip(task.records.image_id, task.targets, strict=True))
+    by_id = dict(zip(task.records.image_id, task.data.label, strict=True))
     assert np.array_equal(predictions.label, [by_id[name] for name in predictions.image_id])
     manifest = run_folder(run, tmp_path / "runs", task) / "run.json"
     manifest.write_text(manifest.read_text()[:100])

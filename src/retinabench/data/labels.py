@@ -10,7 +10,8 @@ import contextlib
 import csv
 import io
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,18 +44,12 @@ class Survey:
     skips: bool = False
 
     def lines(self) -> list[str]:
+        reasons = dict.fromkeys(reason for _, reason in self.left_out)
         found = [
-            ("label without a file, left out", "labels without a file, left out", self.no_file),
-            ("file without a label, left out", "files without a label, left out", self.no_label),
-        ]
-        found += [
-            (f"labelled image left out: {why}", f"labelled images left out: {why}", of_reason)
-            for why in dict.fromkeys(reason for _, reason in self.left_out)
-            if (of_reason := [name for name, reason in self.left_out if reason == why])
-        ]
-        counted = [
-            f"{len(names):,} {one if len(names) == 1 else many} ({_few(names)})" for one, many, names in found if names
-        ]
+            ("label", " without a file, left out", self.no_file), ("file", " without a label, left out", self.no_label),
+            *(("labelled image", f" left out: {why}", [n for n, reason in self.left_out if reason == why]) for why in reasons),
+        ]  # fmt: skip
+        counted = [f"{len(n):,} {what}{'s' * (len(n) > 1)}{rest} ({_few(n)})" for what, rest, n in found if n]
         return [*self.notes, *counted, *self.other_kinds]
 
     def check(self, out: Path, on_bad: str) -> None:
@@ -87,27 +82,27 @@ def _few(names: Sequence[str]) -> str:
 def pair(records: Records, files: Files, survey: Survey | None, folders: NDArray[np.str_] | None = None) -> Records:
     """Find the file of each record; upper and lower case are not distinguished; `folders` (N,)."""
     images = [name for name in files.names() if name.lower().endswith(ENDINGS)]
-    by_path, by_stem = _grouped(images, str.lower), _grouped(images, stem)
+    by_path, by_stem = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for name in images:
+        by_path[name.lower()].append(name)
+        by_stem[stem(name)].append(name)
     hints = np.full(len(records), "") if folders is None else folders
     source, taken = [], np.zeros(len(records), bool)
     for row, (wanted, hint) in enumerate(zip(records.source.tolist(), hints.tolist(), strict=True)):
         folder = f"/{wanted.lower().rpartition('/')[0]}".rstrip("/")  # the folders that a label names
-        found = by_path.get(wanted.lower()) or [
-            name for name in by_stem.get(stem(wanted), []) if f"/{name.lower()}".rpartition("/")[0].endswith(folder)
+        found = by_path[wanted.lower()] or [
+            name for name in by_stem[stem(wanted)] if f"/{name.lower()}".rpartition("/")[0].endswith(folder)
         ]
         if len(found) > 1 and folders is None:
             problem = f"'{wanted}' names {len(found)} files: {_few(found)}"
             raise InputError(problem, file=files.root, hint="Write the path below the folder into the image column.")
-        best = min(found, key=lambda name: _distance(name, hint), default="")
-        source.append(best)
-        taken[row] = bool(best)
+        distances = [(hint not in (parts := name.split("/")), len(parts), name) for name in found]
+        source.append(min(distances)[2] if found else "")
+        taken[row] = bool(found)
     if not taken.any():
-        raise InputError(
-            f"none of the {len(records):,} labelled images has a file; the first is '{records.image_id[0]}'",
-            file=files.root,
-            hint=_other_kinds(records.source.tolist(), files)
-            or "Name the folder that holds the images, or their zip archives, with the labels.",
-        )
+        problem = f"none of the {len(records):,} labelled images has a file; the first is '{records.image_id[0]}'"
+        plain = "Name the folder that holds the images, or their zip archives, with the labels."
+        raise InputError(problem, file=files.root, hint=_other_kinds(records.source.tolist(), files) or plain)
     if len(set(source) - {""}) < taken.sum():
         twice = next(name for name in source if name and source.count(name) > 1)
         raise InputError("is named by two rows of the labels", file=files.where(twice))
@@ -124,13 +119,6 @@ def pair(records: Records, files: Files, survey: Survey | None, folders: NDArray
     return replace(records, source=np.array(source)).take(np.flatnonzero(taken))
 
 
-def _grouped(names: Sequence[str], key: Callable[[str], str]) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(key(name), []).append(name)
-    return groups
-
-
 def _other_kinds(names: Sequence[str], files: Files) -> str:
     """Return a sentence on the files of other kinds that carry the names of `names`, empty if there are none."""
     wanted = {stem(name) for name in names} | {posixpath.splitext(stem(name))[0] for name in names}
@@ -140,11 +128,6 @@ def _other_kinds(names: Sequence[str], files: Files) -> str:
     if not kinds:
         return ""
     return f"{len(found):,} of them may be {', '.join(kinds)} files, which are not read: convert them to PNG."
-
-
-def _distance(name: str, folder: str) -> tuple[bool, int, str]:
-    parts = name.split("/")
-    return folder not in parts, len(parts), name
 
 
 def stem(name: str) -> str:

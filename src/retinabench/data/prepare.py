@@ -77,8 +77,7 @@ def is_made(shard: Shard) -> bool:
         return False
     if "damaged" in (state(shard.images), state(shard.files)):
         return False
-    stamp = DATASETS.find(shard.dataset).stamp
-    stamps = [stamp(source, shard.root) for source in shard.sources]
+    stamps = [DATASETS.find(shard.dataset).stamp(source, shard.root) for source in shard.sources]
     return len(bad_rows(table)) == 0 and table["stamp"].to_pylist() == stamps
 
 
@@ -123,12 +122,6 @@ def bad_rows(table: pa.Table) -> pa.Table:
     return table.filter(pa.compute.equal(table["status"], "bad"))
 
 
-def source_sha256(table: pa.Table) -> str:
-    """Return one SHA-256 over all source files: two data sets with the same one were made from the same bytes."""
-    rows = zip(table["image_id"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    return hashlib.sha256("".join(f"{image}\0{sha256}\n" for image, sha256 in rows).encode()).hexdigest()
-
-
 OnBad = Literal["fail", "skip"]
 
 
@@ -153,6 +146,7 @@ def prepare(
         problem = f"images of '{name}' are not read from files and cannot be damaged before Graham's preprocessing"
         raise InputError(problem, hint="Use --preprocess crop or none.")
     rows = dataset.records(source, survey=survey, **options)
+    content = "".join(repr(getattr(rows, column.name).tolist()) for column in fields(rows))
     settings = {
         "dataset": name,
         **{key: value for key, value in vars(recipe).items() if key != "corrupt"},
@@ -161,8 +155,8 @@ def prepare(
         **({"label": dataset.label} if dataset.label else {}),
         "format": FORMAT,
         "source": place_of(source),
-        "label_table": _digest(rows),
-        **{key: str(value) if isinstance(value, Path) else value for key, value in options.items()},
+        "label_table": hashlib.sha256(content.encode()).hexdigest(),  # the order must not change between two commands
+        **options,
     }
     if Path(settings.get("labels") or "").is_absolute():  # a folder that someone sends on does not tell where it lay
         settings["labels"] = Path(settings["labels"]).name
@@ -178,7 +172,7 @@ def prepare(
                     progress.say(f"note: {note}")
                 shards = plan(name, rows, source, recipe, out)
                 _make(shards, f"Preparing {name} at {recipe.size} px", workers, progress)
-                _finish(out, rows, shards, settings, recipe.size, on_bad)
+                _finish(out, rows, shards, settings, on_bad)
             for path in out.glob("files-*.parquet"):
                 remove(path)
     data = open_prepared(out)
@@ -216,21 +210,12 @@ def download_source(name: str, source: Path | None, size: int, progress: Progres
     fetch(dataset.remote(size), source, progress)
 
 
-def _digest(rows: Records) -> str:
-    """Return the SHA-256 of the records, whose order must not change between two commands."""
-    text = "".join(repr(getattr(rows, column.name).tolist()) for column in fields(rows))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def begin_folder(workspace: Workspace, settings: JsonObject) -> None:
     """Write the settings into a new folder, or refuse a folder that was begun with others."""
     begun = workspace.manifest()
     if begun is not None and begun.get("format") != settings["format"]:
-        raise InputError(
-            "holds a data set prepared by another version of retinabench",
-            file=workspace.folder,
-            hint="Choose another --out, or delete the folder and prepare it again.",
-        )
+        hint = "Choose another --out, or delete the folder and prepare it again."
+        raise InputError("holds a data set prepared by another version of retinabench", file=workspace.folder, hint=hint)
 
     def without_path(manifest: JsonObject) -> JsonObject:  # which folders of earlier versions hold as the source
         source = manifest.get("source")
@@ -251,8 +236,7 @@ def place_of(source: str | Path | None) -> str | None:
 def _make(shards: list[Shard], what: str, workers: int | None, progress: Progress) -> None:
     """Make the shards that are missing, hold a bad file, or whose files have changed."""
     missing = [shard for shard in shards if not is_made(shard)]
-    again = sum(shard.files.is_file() for shard in missing)
-    if again:
+    if again := sum(shard.files.is_file() for shard in missing):
         progress.say(f"{again:,} parts are made again because a file in them was bad or has changed")
     images = sum(len(shard.image_ids) for shard in missing)
     with progress.track(what, images, unit="images") as advance:
@@ -260,31 +244,28 @@ def _make(shards: list[Shard], what: str, workers: int | None, progress: Progres
             advance(done)
 
 
-def _finish(out: Path, rows: Records, shards: list[Shard], settings: JsonObject, size: int, on_bad: OnBad) -> None:
+def _finish(out: Path, rows: Records, shards: list[Shard], settings: JsonObject, on_bad: OnBad) -> None:
     """Write the tables and, last, `dataset.json`; or fail if files are bad and are not to be skipped."""
     tables = [table for shard in shards if (table := read_files(shard)) is not None]
     files = pa.concat_tables(tables).select(SCHEMA.names)
-    bad = bad_rows(files)
-    if bad.num_rows:
-        columns = ("image_id", "source", "reason")
-        lines = [[printable(row[name]) for name in columns] for row in bad.to_pylist()]
+    if count := (bad := bad_rows(files)).num_rows:
+        columns, found = ("image_id", "source", "reason"), bad.to_pylist()
+        lines = [[printable(row[name]) for name in columns] for row in found]
         write_bytes(out / "bad.csv", csv_text([columns, *lines]).encode())
-        if on_bad == "fail" or bad.num_rows == len(rows):
-            _fail(out, bad, len(rows), shards[0].root)
+        if on_bad == "fail" or count == len(rows):
+            few = f"; the other {len(rows) - 1:,} are good"
+            others = f"; {count:,} of {len(rows):,} files are bad" if count > 1 else few
+            skip = ", or leave them out with --on-bad skip" if count < len(rows) else ""
+            problem = f"{found[0]['reason'].rstrip('.')}{others}, see {out / 'bad.csv'}"
+            hint = f"Repair or replace them and repeat the command{skip}."
+            raise InputError(problem, file=Path(shards[0].root or "") / found[0]["source"], hint=hint)
     else:
         (out / "bad.csv").unlink(missing_ok=True)
     good = rows.take((files["status"].to_numpy() == "ok").nonzero()[0])
     write_bytes(out / "files.parquet", to_parquet(files), checked=True)
     name = "-".join([settings["dataset"], *settings.get("corrupt", "").split(":")]).strip("-")
-    images = [shard.images for shard in shards]
-    complete(out, good, images, settings, name=name, size=size, bad=bad.num_rows, source_sha256=source_sha256(files))
-
-
-def _fail(out: Path, bad: pa.Table, images: int, source: Path | None) -> None:
-    first = bad.slice(0, 1).to_pylist()[0]
-    few = f"; the other {images - 1:,} are good"
-    others = f"; {bad.num_rows:,} of {images:,} files are bad" if bad.num_rows > 1 else few
-    skip = ", or leave them out with --on-bad skip" if bad.num_rows < images else ""
-    problem = f"{first['reason'].rstrip('.')}{others}, see {out / 'bad.csv'}"
-    hint = f"Repair or replace them and repeat the command{skip}."
-    raise InputError(problem, file=Path(source or "") / first["source"], hint=hint)
+    # Two data sets with one digest of their sources were made from the same bytes.
+    pairs = zip(files["image_id"].to_pylist(), files["sha256"].to_pylist(), strict=True)
+    digest = hashlib.sha256("".join(f"{image}\0{sha256}\n" for image, sha256 in pairs).encode()).hexdigest()
+    images, size = [shard.images for shard in shards], settings["size"]
+    complete(out, good, images, settings, name=name, size=size, bad=count, source_sha256=digest)

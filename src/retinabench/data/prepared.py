@@ -161,16 +161,10 @@ class Manifest(Frozen):
         path = kept_inside(folder, folder / COMPLETE)
         content = json.loads(check(path, AGAIN).read_text(encoding="utf-8"))
         if content.get("format") != FORMAT:
-            raise InputError(
-                "was prepared by another version of retinabench "
-                f"(format {content.get('format', 1)}; this one reads format {FORMAT})",
-                file=folder,
-                hint="Delete it and prepare it again.",
-            )
+            formats = f"(format {content.get('format', 1)}; this one reads format {FORMAT})"
+            problem = f"was prepared by another version of retinabench {formats}"
+            raise InputError(problem, file=folder, hint="Delete it and prepare it again.")
         return cls.model_validate(content)
-
-    def to_dict(self) -> JsonObject:
-        return self.model_dump(mode="json", exclude_none=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +239,7 @@ class Prepared:
 
     @property
     def files(self) -> pa.Table:
-        """One row per source file, including those without a record; see `ingest.shards.SCHEMA`."""
+        """One row per source file, including those without a record; see `prepare.SCHEMA`."""
         return read_table(check(self.folder / "files.parquet", AGAIN))
 
     def image(self, image_id: str) -> NDArray[np.uint8] | None:
@@ -267,10 +261,10 @@ def complete(
 ) -> None:
     """Write the records and, last, `dataset.json` of a prepared folder; `about` are further fields of `Manifest`."""
     write_bytes(out / "records.parquet", records.to_parquet(), checked=checked)
-    about |= {"images": len(records), "version": __version__, "settings": dict(settings)}
+    about = {"images": len(records), "version": __version__, "settings": dict(settings), **about}
     digest, names = fingerprint(records, shards), () if "features" in about else tuple(path.name for path in shards)
     manifest = Manifest(name=name, size=size, fingerprint=digest, shards=names, **about)
-    write_json(out / COMPLETE, manifest.to_dict(), checked=checked)
+    write_json(out / COMPLETE, manifest.model_dump(mode="json", exclude_none=True), checked=checked)
 
 
 def prepared(folder: Path) -> bool:
@@ -289,7 +283,9 @@ def open_prepared(folder: str | Path) -> Prepared:
         about = Manifest.read(folder)
         shards = tuple(mapped_shard(inside(folder, name), about.size) for name in about.shards)
         records = Records.from_parquet(check(inside(folder, "records.parquet"), AGAIN))
-        truth = _truth(folder, about.concepts, len(records))
+        truth = None if about.concepts is None else memory_map(check(inside(folder, "truth.npy"), AGAIN))
+        if truth is not None and (truth.dtype, truth.shape) != (np.int8, (len(records), len(about.concepts or ()))):
+            raise ValueError(f"truth.npy holds {truth.dtype} of shape {truth.shape}")
         table = None if about.features is None else read_table(check(inside(folder, about.features), AGAIN))
     except (InputError, *DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:
         if isinstance(error, InputError) and error.file is not None:
@@ -304,15 +300,6 @@ def open_prepared(folder: str | Path) -> Prepared:
         folder, about.name, about.size, about.fingerprint, records, shards, files, about.settings.graded,
         truth=truth, settings=about.settings, table=table,
     )  # fmt: skip
-
-
-def _truth(folder: Path, concepts: tuple[str, ...] | None, images: int) -> NDArray[np.int8] | None:
-    if concepts is None:
-        return None
-    truth = memory_map(check(inside(folder, "truth.npy"), AGAIN))
-    if truth.dtype != np.int8 or truth.shape != (images, len(concepts)):
-        raise ValueError(f"truth.npy holds {truth.dtype} of shape {truth.shape}")
-    return truth
 
 
 def open_data(folder: str | Path, shifted: str | Path | None = None) -> Prepared:
@@ -340,31 +327,23 @@ def with_shifted(first: Prepared, second: Prepared) -> Prepared:
         hint = "Prepare both with the same --features."
         raise InputError(f"has other columns of features than {first.folder}", file=second.folder, hint=hint)
     digest = hashlib.sha256(f"{first.fingerprint}+{second.fingerprint}".encode())
+    ours, theirs = first.settings.meaning, second.settings.meaning
+    doubt = (
+        f"label 1 of '{first.name}' is {ours}, of '{second.name}' {theirs}: unless these are the same, scores on the shifted "
+        "images do not show what the shift does"
+    )
     return replace(
         first, name=f"{first.name}+{second.name}", fingerprint=digest.hexdigest(),
         records=join([first.records, _as_shifted(second, first.records, first.settings.same_source(second.settings))]),
         shards=first.shards + second.shards, files_of_shards=first.files_of_shards + second.files_of_shards,
         graded=first.graded and second.graded, shifted=second.folder,
-        table=pa.concat_tables(tables) if tables else None, doubt=_doubt(first, second),
+        table=pa.concat_tables(tables) if tables else None, doubt="" if ours == theirs else doubt,
     )  # fmt: skip
-
-
-def _doubt(first: Prepared, second: Prepared) -> str:
-    """Return a sentence where the labels of two folders mean different things, else nothing."""
-    ours, theirs = first.settings.meaning, second.settings.meaning
-    if ours == theirs:
-        return ""
-    return (
-        f"label 1 of '{first.name}' is {ours}, of '{second.name}' {theirs}: unless these are the same, scores on the shifted "
-        "images do not show what the shift does"
-    )
 
 
 def _as_shifted(second: Prepared, first: Records, same_patients: bool) -> Records:
     mine = replace(second.records, domain=np.full(len(second.records), "shifted"))
-    for column in ("image_id", "patient_id"):
-        if column == "patient_id" and same_patients:
-            continue
+    for column in ("image_id",) if same_patients else ("image_id", "patient_id"):
         ids = getattr(mine, column)
         if np.isin(ids, getattr(first, column)).any():
             mine = replace(mine, **{column: np.char.add(f"{second.name}:", ids)})

@@ -166,9 +166,8 @@ def _features(
     columns: Columns, roles: Mapping[str, str], asked: Sequence[str] | None, source: Path | None
 ) -> list[str]:
     """Return the names of the features: those asked for, else all columns without a role."""
-    used = {name: role for role, name in roles.items()}
+    used, check = {name: role for role, name in roles.items()}, Check(source)
     names = [name for name in columns if name not in used] if asked is None else list(asked)
-    check = Check(source)
     for place, name in enumerate(names):
         if name not in columns:
             raise check.fail(name, None, "is missing", nearest(name, list(columns)[:20]))
@@ -247,8 +246,7 @@ def fit_features(columns: Columns, train: Rows) -> tuple[Feature, ...]:
             mean, std = float(filled.mean()), float(filled.std())
             varies = std > 1e-12 * abs(mean)  # a constant has a std of rounding errors
             features.append(Feature(column=name, fill=median, mean=mean, std=std if varies else 0.0, missing=gaps))
-    features = [one for one in features if one.width]
-    if not features:
+    if not (features := [one for one in features if one.width]):
         raise InputError("no feature varies in the training rows", hint="Prepare the table with other --features.")
     return tuple(features)
 
@@ -318,11 +316,8 @@ def draw_patients(rows: int, seed: int) -> tuple[Columns, NDArray[np.float64]]:
     for name, words in CATEGORIES.items():
         share = 0.5 ** np.arange(len(words))
         columns[name] = random.choice(words, rows, p=share / share.sum())
-    is_word = {
-        word: (columns[name] == word).astype(float)
-        for name in ("mechanism", "region", "bleeding", "pupils")
-        for word in CATEGORIES[name]
-    }
+    named = ("mechanism", "region", "bleeding", "pupils")
+    is_word = {word: (columns[name] == word).astype(float) for name in named for word in CATEGORIES[name]}
     logit = 1.6 * (
         1.1 * severity + 0.5 * scores["lactate"] - 0.4 * scores["gcs"] + 0.25 * scores["age"] ** 2
         + 0.5 * scores["heart_rate"] * -scores["systolic"] + 0.5 * scores["age"] * is_word["fall"]

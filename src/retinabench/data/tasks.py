@@ -71,11 +71,6 @@ class Task:
         return self.data.records
 
     @property
-    def targets(self) -> NDArray[np.int8]:
-        """(N,) labels: 1 = referable in this task."""
-        return self.data.label
-
-    @property
     def image_id(self) -> NDArray[np.str_]:
         return self.records.image_id
 
@@ -177,8 +172,7 @@ def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
         if shared:
             who = "patients of the split '{}' are" if shared > 1 else "patient of the split '{}' is"
             yield f"{shared:,} {who.format(split)} in 'train' as well"
-    unused = int(((records.domain == "shifted") & (records.split == "train")).sum())
-    if unused:
+    if unused := int(((records.domain == "shifted") & (records.split == "train")).sum()):
         yield (
             f"{unused:,} shifted images are the training split of their data set and not used; `prepare --split "
             "test` makes all of them test images"
@@ -206,8 +200,7 @@ def expected_sizes(name: str, dataset: str, shifted: str | None = None) -> dict[
 
 
 def _expected_records(dataset: str, domain: str) -> Records:
-    counts = DATASETS.find(dataset).counts
-    if not counts:
+    if not (counts := DATASETS.find(dataset).counts):
         problem = f"the number of images of the data set '{dataset}' is not known before it is prepared"
         raise InputError(problem, hint="Prepare it first.")
     split = np.repeat(list(counts), [sum(by_grade) for by_grade in counts.values()])

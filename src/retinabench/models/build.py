@@ -92,7 +92,7 @@ def shapes(config: ModelConfig, columns: int | None = None) -> nn.Module:
 
 
 def check_takes_tables(config: ModelConfig) -> None:
-    if config.own or config.name.startswith(TIMM) or not has_choice(config.name, "columns"):
+    if not has_choice(config.name, "columns"):
         hint = "Name --model mlp or linear, or a preset such as --config table/dropout."
         raise InputError(f"'{config.name}' reads images, and the data are a table", hint=hint)
 
@@ -108,9 +108,8 @@ def _network(config: ModelConfig, seed: int, outputs: int, columns: int | None =
 
 
 def _registered_network(config: ModelConfig, outputs: int, columns: int | None = None) -> nn.Module:
-    choices = {
-        name: getattr(config, name) for name in ("width", "stem", "activation", "pool") if has_choice(config.name, name)
-    }
+    named = ("width", "stem", "activation", "pool")
+    choices = {name: getattr(config, name) for name in named if has_choice(config.name, name)}
     choices |= {} if columns is None else {"columns": columns}
     network: nn.Module = MODELS[config.name](outputs=outputs, **choices)
     return network
@@ -176,13 +175,8 @@ def draws(model: nn.Module) -> bool:
 
 
 def compile_network(model: nn.Module, *, fall_back: bool) -> None:
-    """Compile a network in place, unless its layers draw noise.
-
-    A generator breaks the graph of the compiler, so that a network of 54 layers that draw compiles for minutes and gains no
-    speed. The network is compiled when it first computes; its parameters keep their names.
-    """
-    if draws(model):
-        return
-    if fall_back:
-        importlib.import_module("torch._dynamo").config.suppress_errors = True
-    model.compile()
+    """Compile a network in place when it first computes, unless its layers draw: generators break the graph of the compiler, which gains nothing."""
+    if not draws(model):
+        if fall_back:
+            importlib.import_module("torch._dynamo").config.suppress_errors = True
+        model.compile()

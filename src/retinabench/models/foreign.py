@@ -49,7 +49,7 @@ def made_by(function: Callable[..., Any], name: str, seed: int, outputs: int, fi
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
         try:
-            network = function(outputs=outputs) if _takes(function, "outputs") else function()
+            network = function(outputs=outputs) if _takes_outputs(function) else function()
         except (Exception, SystemExit) as error:  # foreign code raises what it likes
             raise InputError(f"'{name}' raises {_line(error)}", file=file) from error
     if problem := _problem(network):
@@ -57,7 +57,9 @@ def made_by(function: Callable[..., Any], name: str, seed: int, outputs: int, fi
     setattr(network, MADE, True)
     for layer in [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == outputs][-1:]:
         layer.gives_logits = True  # type: ignore[assignment]  # see `last_layer.last_linear`
-    network.register_forward_pre_hook(_plain_layout)
+    network.register_forward_pre_hook(  # images come in channels-last layout, of which a user's `view` would fail
+        lambda module, inputs: tuple(one.contiguous() if isinstance(one, Tensor) else one for one in inputs)
+    )
     return network  # type: ignore[no-any-return]
 
 
@@ -70,23 +72,16 @@ def check_outputs(network: nn.Module, name: str, inputs: Tensor, hint: str, outp
     except (Exception, SystemExit) as error:  # foreign code raises what it likes
         if is_out_of_memory(error):
             raise out_of_memory(f"'{name}' with inputs of shape {tuple(inputs.shape)}", device) from None
-        other = {p.dtype for p in network.parameters() if p.dtype != torch.float32}
-        raise InputError(
-            f"'{name}' does not take {_described(inputs)} ({_line(error)})",
-            hint=f"It has parameters of {other.pop()}, and images are float32: return network.float()."
-            if other
-            else hint,
-        ) from error
+        for kind in {p.dtype for p in network.parameters()} - {torch.float32}:
+            hint = f"It has parameters of {kind}, and images are float32: return network.float()."
+        square = inputs.ndim == 4 and inputs.shape[1] == 3 and inputs.shape[2] == inputs.shape[3]
+        what = f"images of {inputs.shape[3]} px" if square else f"inputs of shape {tuple(inputs.shape)}"
+        raise InputError(f"'{name}' does not take {what} ({_line(error)})", hint=hint) from error
     shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
     if shape != (wanted := (len(inputs), outputs)):
         problem = f"'{name}' gives {shape} for {len(inputs)} images, not logits of shape {wanted}"
-        hint = "A function of yours gets the number of concepts as `outputs`." if outputs > 1 else ""
-        raise InputError(problem, hint=hint or None)
-
-
-def _described(inputs: Tensor) -> str:
-    images = inputs.ndim == 4 and inputs.shape[1] == 3 and inputs.shape[2] == inputs.shape[3]
-    return f"images of {inputs.shape[3]} px" if images else f"inputs of shape {tuple(inputs.shape)}"
+        concepts = "A function of yours gets the number of concepts as `outputs`." if outputs > 1 else None
+        raise InputError(problem, hint=concepts)
 
 
 def named_network(stated: str, given: str | None, folder: Path, *, own: bool) -> str:
@@ -95,9 +90,8 @@ def named_network(stated: str, given: str | None, folder: Path, *, own: bool) ->
         hint = f"If you trust that code and it can be imported here, say so: --model {stated}"
         raise InputError(f"holds a model of '{stated}', whose code is not part of it", file=folder, hint=hint)
     if given is not None and not own:
-        raise InputError(
-            f"holds a model of '{stated}', which needs no other code", file=folder, hint="Leave out --model."
-        )
+        problem = f"holds a model of '{stated}', which needs no other code"
+        raise InputError(problem, file=folder, hint="Leave out --model.")
     return given or stated
 
 
@@ -124,12 +118,11 @@ def _function(name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _takes(function: Callable[..., Any], keyword: str) -> bool:
-    try:
+def _takes_outputs(function: Callable[..., Any]) -> bool:
+    with contextlib.suppress(TypeError, ValueError):  # a callable without a signature
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a callable without a signature
-        return False
-    return any(p.name == keyword or p.kind is p.VAR_KEYWORD for p in parameters)
+        return any(p.name == "outputs" or p.kind is p.VAR_KEYWORD for p in parameters)
+    return False
 
 
 def _problem(network: object) -> str:
@@ -143,11 +136,6 @@ def _problem(network: object) -> str:
     if not any(p.requires_grad for p in network.parameters()):
         return "has no parameters to train"
     return ""
-
-
-def _plain_layout(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Images come in channels-last layout, of which a user's `view` would fail."""
-    return tuple(one.contiguous() if isinstance(one, Tensor) else one for one in inputs)
 
 
 def _line(error: BaseException) -> str:

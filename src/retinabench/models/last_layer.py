@@ -58,10 +58,9 @@ def last_linear(model: nn.Module) -> str | None:
 
     A user's network may define its layers in any order; `own_network` marks the one whose outputs are the logits.
     """
-    linear = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    marked = [(name, module) for name, module in linear if getattr(module, "gives_logits", False)]
-    found: list[str] = [name for name, _ in marked or linear]
-    return found[-1] if found else None
+    linear = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    marked = [name for name, module in linear.items() if getattr(module, "gives_logits", False)]
+    return next(reversed(marked or list(linear)), None)
 
 
 def split_last_layer(model: nn.Module) -> SplitNetwork:
@@ -87,9 +86,8 @@ def _check_once(model: nn.Module, inputs: tuple[Any, ...]) -> None:
         return
     place.checked = True
     images = inputs[0]  # all of them: a network of several members takes no other number
-    place.probe = probe = torch.linspace(-9.3, 8.7, len(images) * place.outputs, device=images.device).reshape(
-        len(images), place.outputs
-    )
+    probe = torch.linspace(-9.3, 8.7, len(images) * place.outputs, device=images.device).reshape(len(images), -1)
+    place.probe = probe
     try:
         with _undisturbed(model, images.device):
             found = model(images)
@@ -97,10 +95,10 @@ def _check_once(model: nn.Module, inputs: tuple[Any, ...]) -> None:
         place.probe = None
     # The probe depends on no parameter: a result that does would become another one as soon as it is trained.
     if found.shape == probe.shape and (found.requires_grad or not torch.equal(found.float(), probe)):
-        raise InputError(
-            f"the network's logits are not the output of its last linear layer '{place.name}': something follows it",
-            hint=HINT,
+        problem = (
+            f"the network's logits are not the output of its last linear layer '{place.name}': something follows it"
         )
+        raise InputError(problem, hint=HINT)
 
 
 @contextmanager

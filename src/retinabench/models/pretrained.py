@@ -11,11 +11,10 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import MethodType
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -36,15 +35,10 @@ def named_as(trunk: nn.Module, state: State) -> State:
     Other layouts of the same network are known by their keys. A wrapper's prefix, such as ``module.`` or ``teacher.backbone.``, is the
     one without which most names of the trunk are found.
     """
-    renamings: list[Callable[[nn.Module, State], State]] = [
-        lambda _, tensors: tensors,
-        _from_efficientnet_pytorch,
-        _with_norm_before_the_head,
-        _from_dinov3,
-    ]
     own = set(trunk.state_dict())
     state = _without_prefix(own, state)
-    return max((rename(trunk, state) for rename in renamings), key=lambda renamed: len(own & set(renamed)))
+    layouts = (_from_efficientnet_pytorch, _with_norm_before_the_head, _from_dinov3)
+    return max(state, *(rename(trunk, state) for rename in layouts), key=lambda renamed: len(own & set(renamed)))
 
 
 def _without_prefix(own: set[str], state: State) -> State:
@@ -133,22 +127,10 @@ def _at_positions_of(trunk: nn.Module, state: State) -> State:
     return state | {"pos_embed": resample(given, list(grid), num_prefix_tokens=before)}
 
 
-class Loaded(NamedTuple):
-    """What became of a checkpoint's tensors: how many entered the network, and the names of those that did not."""
-
-    source: str
-    tensors: int
-    unused: tuple[str, ...]
-
-    def __str__(self) -> str:
-        rest = f"not used: {', '.join(self.unused)}" if self.unused else "which are all that it holds"
-        return f"{self.tensors} pretrained tensors from {self.source}, {rest}"
-
-
-def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
-    """Put the weights that `config.weights` names into the trunk of a network, in place."""
+def load_pretrained(network: nn.Module, config: ModelConfig) -> str:
+    """Put the weights that `config.weights` names into the trunk of a network, in place; return what became of the checkpoint's tensors."""
     trunk: nn.Module = network.backbone if isinstance(network, TimmNetwork) else network
-    source, state = _weights(config, trunk)
+    source, state = _weights(config)
     state = _at_positions_of(trunk, named_as(trunk, state))
     head = last_linear(network) if trunk is network else None
     wanted = {
@@ -161,7 +143,9 @@ def load_pretrained(network: nn.Module, config: ModelConfig) -> Loaded:
         own = trunk.state_dict()
         for name in wanted:
             own[name].copy_(state[name])
-    return Loaded(source, len(wanted), tuple(_others(state, wanted)))
+    unused = ", ".join(_others(state, wanted))
+    rest = f"not used: {unused}" if unused else "which are all that it holds"
+    return f"{len(wanted)} pretrained tensors from {source}, {rest}"
 
 
 def _others(state: State, wanted: State) -> list[str]:
@@ -184,36 +168,25 @@ def _check(source: str, state: State, wanted: State, model: str) -> None:
             hint = "The checkpoint is of another network, or for images of another size."
             raise InputError(problem, file=source, hint=hint)
         if value.is_floating_point() and not state[name].is_floating_point():
-            raise InputError(
-                f"'{name}' holds {str(state[name].dtype).removeprefix('torch.')} values, '{model}' needs floating-point ones",
-                file=source,
-                hint="Name a checkpoint that is not quantised.",
-            )
+            kind = str(state[name].dtype).removeprefix("torch.")
+            problem = f"'{name}' holds {kind} values, '{model}' needs floating-point ones"
+            raise InputError(problem, file=source, hint="Name a checkpoint that is not quantised.")
         if not torch.isfinite(state[name]).all():
             raise InputError(f"'{name}' holds values that are not finite", file=source)
 
 
-def _weights(config: ModelConfig, trunk: nn.Module) -> tuple[str, State]:
+def _weights(config: ModelConfig) -> tuple[str, State]:
     """Return the name of the source, for messages, and its tensors."""
     weights = str(config.weights)
-    if (path := config.weights_file) is not None:
-        return str(path), read_checkpoint(_verified(path, config))
     if weights == "imagenet":
         return _package(config.name)
     if weights == "timm":
         return config.name, _timm_state(config.name.partition(":")[2])
-    name = weights.removeprefix(HUB)
-    return weights, read_checkpoint(_verified(_from_hub(name), config))
-
-
-def _verified(path: Path, config: ModelConfig) -> Path:
-    """Return the path, or refuse a file that is not the one of the settings."""
-    if config.weights_sha256 is not None and path.is_file():
-        found = sha256(path)
-        if found != config.weights_sha256:
-            problem = f"has the SHA-256 {found[:12]}…, the settings name {config.weights_sha256[:12]}…"
-            raise InputError(problem, file=path, hint="Name the file that the run was made with.")
-    return path
+    path, asked = config.weights_file or _from_hub(weights.removeprefix(HUB)), config.weights_sha256
+    if asked is not None and path.is_file() and (found := sha256(path)) != asked:
+        problem = f"has the SHA-256 {found[:12]}…, the settings name {asked[:12]}…"
+        raise InputError(problem, file=path, hint="Name the file that the run was made with.")
+    return str(config.weights_file or weights), read_checkpoint(path)
 
 
 def _package(name: str) -> tuple[str, State]:
@@ -340,8 +313,4 @@ def freeze(module: nn.Module) -> None:
     """Keep the parameters and the running statistics of a module as they are, whatever mode its network is set to."""
     module.requires_grad_(False)
     module.eval()
-    module.train = MethodType(_stay, module)  # type: ignore[method-assign]
-
-
-def _stay(module: nn.Module, mode: bool = True) -> nn.Module:
-    return module
+    module.train = MethodType(lambda module, mode=True: module, module)  # type: ignore[method-assign]

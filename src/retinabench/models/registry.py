@@ -71,5 +71,5 @@ def published_width(name: str) -> int | None:
 
 
 def has_choice(name: str, setting: str) -> bool:
-    """Return whether a network has a choice of ``stem``, ``activation``, ``pool`` or ``width``."""
-    return setting in inspect.signature(MODELS[name]).parameters
+    """Return whether a network of `MODELS` has a choice of ``stem``, ``activation``, ``pool``, ``width`` or ``columns``."""
+    return name in MODELS and setting in inspect.signature(MODELS[name]).parameters

@@ -86,7 +86,12 @@ class ModelConfig(Extended):
         if weights is not None:
             given = {"inputs": "lite" if "efficientnet_lite" in name else "imagenet", **given}
             if isinstance(weights, str) and is_path(weights) and "weights_sha256" not in given:
-                given = {**given, "weights_sha256": _sha256(Path(weights).expanduser())}
+                file = Path(weights).expanduser()
+                try:
+                    given = {**given, "weights_sha256": sha256(file)}
+                except OSError as error:
+                    other = f"Name a checkpoint, 'imagenet', 'timm' or '{HUB}NAME'"
+                    raise ValueError(f"{file}: {error.strerror or error}. {other}") from None
         return given
 
     @model_validator(mode="after")
@@ -94,7 +99,7 @@ class ModelConfig(Extended):
         timm = self.name.startswith(TIMM)
         for choice in ("width", "stem", "activation", "pool"):
             other = getattr(self, choice) != ModelConfig.model_fields[choice].default
-            if other and (timm or self.own or not has_choice(self.name, choice)):
+            if other and not has_choice(self.name, choice):
                 what = {"pool": "way of pooling"}.get(choice, choice)
                 raise ValueError(f"'{self.name}' has one {what}. Leave out model.{choice}")
         if self.size is not None and not timm:
@@ -117,9 +122,8 @@ class ModelConfig(Extended):
             which = "trunk_lr" if self.trunk_lr != 1 else "layer_decay"
             raise ValueError(f"model.{which} is of a pretrained trunk. Set model.weights, or leave it out")
         if self.trained == "head" and self.inputs == "standardised":
-            raise ValueError(
-                "features are computed once, whatever the training images. Set model.inputs to a fixed scale"
-            )
+            fixed = "Set model.inputs to a fixed scale"
+            raise ValueError(f"features are computed once, whatever the training images. {fixed}")
         if self.hidden is not None and self.trained != "head":
             raise ValueError("a hidden layer belongs to a head that is trained alone. Set model.trained=head")
         return self
@@ -136,25 +140,14 @@ def _with_name(given: Any) -> Any:
         return given
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if name is None:
-        raise ValueError(
-            f"a {type(function).__name__} is not a function that makes a network, and every run needs a new one"
-        )
+        kind = type(function).__name__
+        raise ValueError(f"a {kind} is not a function that makes a network, and every run needs a new one")
     if module in (None, "__main__") or "<" in name:
-        raise ValueError(
-            f"the function {name} cannot be imported by other processes. Put it into a module, at its top level"
-        )
+        where = "Put it into a module, at its top level"
+        raise ValueError(f"the function {name} cannot be imported by other processes. {where}")
     return {**given, "name": f"{module}:{name}"}
 
 
 def is_path(weights: str) -> bool:
     """Return whether `ModelConfig.weights` names a file, and not a package, timm or the hub."""
     return weights not in ("imagenet", "timm") and not weights.startswith(HUB)
-
-
-def _sha256(file: Path) -> str:
-    try:
-        return sha256(file)
-    except OSError as error:
-        raise ValueError(
-            f"{file}: {error.strerror or error}. Name a checkpoint, 'imagenet', 'timm' or '{HUB}NAME'"
-        ) from None

@@ -124,17 +124,11 @@ def _refused(path: Path, error: Exception) -> InputError:
     with open(path, "rb") as handle:
         line = handle.read(40).decode(errors="replace").partition("\n")[0].strip()
     if line and line.isprintable() and "\N{REPLACEMENT CHARACTER}" not in line:
-        return InputError(
-            f"is text, not a checkpoint; it begins with '{line}'",
-            file=path,
-            hint="Fetch the file itself: git-lfs and web pages may leave a few lines in its place.",
-        )
+        hint = "Fetch the file itself: git-lfs and web pages may leave a few lines in its place."
+        return InputError(f"is text, not a checkpoint; it begins with '{line}'", file=path, hint=hint)
     if isinstance(error, pickle.UnpicklingError):
-        return InputError(
-            "holds a pickle with more than tensors, which is never loaded",
-            file=path,
-            hint="Save the state_dict alone, or convert it to safetensors.",
-        )
+        hint = "Save the state_dict alone, or convert it to safetensors."
+        return InputError("holds a pickle with more than tensors, which is never loaded", file=path, hint=hint)
     return InputError(f"cannot be read as weights ({str(error).partition(chr(10))[0]})", file=path)
 
 

@@ -49,9 +49,7 @@ class Protocol:
 
 SETS: dict[str, Protocol] = {
     "boston": Protocol("Boston housing", ("bostonHousing", "boston")),
-    "concrete": Protocol("Concrete", ("concrete",)),
-    "energy": Protocol("Energy", ("energy",)),
-    "kin8nm": Protocol("Kin8nm", ("kin8nm",)),
+    **{name: Protocol(name.capitalize(), (name,)) for name in ("concrete", "energy", "kin8nm")},
     "naval": Protocol("Naval propulsion plant", ("naval-propulsion-plant", "naval")),
     "power": Protocol("Power plant", ("power-plant", "power")),
     "protein": Protocol("Protein", ("protein-tertiary-structure", "protein"), splits=5, hidden=100),
@@ -107,13 +105,10 @@ def read_gap(source: Path | None, split: int = 0) -> ArrayDataset:
     table = _read_table(source / "data.txt", ENERGY_HINT)
     if table.shape[1] <= ENERGY_FEATURES:
         raise InputError(f"has shape {table.shape}; 8 features and the target are wanted", file=source / "data.txt")
-    parts = {}
-    for part, group in (("train", "train"), ("test", "gap")):
-        rows = _read_columns(source / "gap" / f"index_{part}_{split}.txt", len(table), ENERGY_HINT)
-        parts[part] = ArrayDataset(
-            table[rows, :ENERGY_FEATURES], table[rows, ENERGY_FEATURES], np.full(len(rows), group)
-        )
-    return concatenate(parts)
+    train, test = (
+        _read_columns(source / "gap" / f"index_{part}_{split}.txt", len(table), ENERGY_HINT) for part in ("train", "test")
+    )
+    return _with_gap(table[:, :ENERGY_FEATURES], table[:, ENERGY_FEATURES], train, test)
 
 
 def read_middle_third(source: Path | None, name: str, feature: int) -> ArrayDataset:
@@ -130,11 +125,13 @@ def read_middle_third(source: Path | None, name: str, feature: int) -> ArrayData
         wanted = f"names {len(features)} features; the gap is cut by number {feature}, counted from 0"
         raise InputError(wanted, file=source / "index_features.txt", hint=hint)
     held = middle_third(table[:, features[feature]])
-    parts = {}
-    for part, group, rows in (("train", "train", ~held), ("test", "gap", held)):
-        inputs, targets = table[rows][:, features], table[rows, target[0]]
-        parts[part] = ArrayDataset(inputs, targets, np.full(len(targets), group))
-    return concatenate(parts)
+    return _with_gap(table[:, features], table[:, target[0]], np.flatnonzero(~held), np.flatnonzero(held))
+
+
+def _with_gap(inputs: Floats, targets: Floats, train: Rows, test: Rows) -> ArrayDataset:
+    parts = {"train": (train, "train"), "test": (test, "gap")}
+    of = {part: (inputs[rows], targets[rows], np.full(len(rows), group)) for part, (rows, group) in parts.items()}
+    return concatenate({part: ArrayDataset(*columns) for part, columns in of.items()})
 
 
 def middle_third(values: Floats) -> NDArray[np.bool_]:
@@ -161,12 +158,9 @@ def draw_splits(items: int, count: int) -> tuple[Rows, Rows]:
 
 
 def _folder(source: Path, name: str) -> Path | None:
-    for base in (source, source / "UCI_Datasets"):
-        for folder in SETS[name].folders:
-            for place in (base / folder / "data", base / folder):
-                if (place / "data.txt").is_file():
-                    return place
-    return None
+    folders = [base / one for base in (source, source / "UCI_Datasets") for one in SETS[name].folders]
+    places = (place for folder in folders for place in (folder / "data", folder))
+    return next((place for place in places if (place / "data.txt").is_file()), None)
 
 
 def _read_set(folder: Path, hint: str = WHOLE_FOLDER) -> tuple[Floats, Rows, Rows]:
@@ -208,10 +202,8 @@ def _read_table(file: Path, hint: str = WHOLE_FOLDER) -> Floats:
             raise InputError(f"is not a table of numbers: {error}", file=file, hint=expected) from None
     if not table.size:
         raise InputError("is empty", file=file, hint=hint)
-    bad = np.argwhere(~np.isfinite(table))
-    if len(bad):
-        row, column = bad[0]
-        raise InputError("is not finite", file=file, row=int(row) + 1, column=str(column), hint="Remove the row.")
+    for row, column in np.argwhere(~np.isfinite(table)).tolist():
+        raise InputError("is not finite", file=file, row=row + 1, column=str(column), hint="Remove the row.")
     return np.asarray(table, np.float64)
 
 

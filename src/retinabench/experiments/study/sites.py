@@ -21,18 +21,7 @@ from retinabench.core.seeds import derive
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import Records, join
 from retinabench.data.prepare import begin_folder
-from retinabench.data.prepared import (
-    COMPLETE,
-    FORMAT,
-    PIXEL_SETTINGS,
-    Manifest,
-    Prepared,
-    PreparedSettings,
-    fingerprint,
-    open_prepared,
-    prepared,
-    write_shard,
-)
+from retinabench.data.prepared import FORMAT, PIXEL_SETTINGS, Prepared, complete, open_prepared, prepared, write_shard
 from retinabench.data.splits import in_domain
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.summary import StudySummary, score_column
@@ -71,13 +60,8 @@ def site_tasks(folders: Sequence[Path], out: Path, progress: Progress = QUIET) -
 
 
 def _join(sites: dict[str, Prepared], left_out: str, out: Path, progress: Progress) -> None:
-    content = {
-        "dataset": "sites",
-        "left_out": left_out,
-        "format": FORMAT,
-        "sites": [one.fingerprint for one in sites.values()],
-    }
-    first = next(iter(sites.values()))
+    fingerprints, first = [one.fingerprint for one in sites.values()], next(iter(sites.values()))
+    content: JsonObject = {"dataset": "sites", "left_out": left_out, "format": FORMAT, "sites": fingerprints}
     content |= {key: value for key in PIXEL_SETTINGS if (value := getattr(first.settings, key)) is not None}
     content |= {} if first.settings.graded else {"label": first.settings.meaning}
     workspace = Workspace(out, "joined data set", "prepare.json")
@@ -92,12 +76,7 @@ def _join(sites: dict[str, Prepared], left_out: str, out: Path, progress: Progre
                 shards.append(out / f"images-{len(shards):05d}.npy")
                 write_shard(shards[-1], shard)
         records = join([_of_site(site.records, name, shifted=name == left_out) for name, site in sites.items()])
-        write_bytes(out / "records.parquet", records.to_parquet(), checked=True)
-        manifest = Manifest(
-            name=f"without-{left_out}", size=first.size, images=len(records), fingerprint=fingerprint(records, shards),
-            shards=tuple(shard.name for shard in shards), settings=PreparedSettings.model_validate(content),
-        )  # fmt: skip
-        write_json(out / COMPLETE, manifest.to_dict(), checked=True)
+        complete(out, records, shards, content, name=f"without-{left_out}", size=first.size, version=None)
 
 
 def _of_site(records: Records, name: str, *, shifted: bool) -> Records:

@@ -11,31 +11,11 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from retinabench.models.networks.resnet import BasicBlock, convolution
+
 DILATION = (1, 1, 1, 1, 2, 4, 2, 1)  # of the eight levels
 STRIDE = (1, 2, 2, 2, 1, 1, 1, 1)
 CHANNELS = (1, 2, 4, 8, 16, 32, 32, 32)  # in units of the width
-
-
-class DilatedBlock(nn.Module):
-    """Two dilated 3x3 convolutions and a shortcut."""
-
-    def __init__(self, inputs: int, width: int, stride: int, dilation: int) -> None:
-        super().__init__()
-        self.conv1 = _conv(inputs, width, stride, dilation)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.relu = nn.ReLU(inplace=True)
-        self.conv2 = _conv(width, width, 1, dilation)
-        self.bn2 = nn.BatchNorm2d(width)
-        same = stride == 1 and inputs == width
-        shortcut = nn.Conv2d(inputs, width, 1, stride, bias=False)
-        self.downsample = None if same else nn.Sequential(shortcut, nn.BatchNorm2d(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, inputs, H, W) -> (B, width, H / stride, W / stride)."""
-        shortcut = x if self.downsample is None else self.downsample(x)
-        x = self.relu(self.bn1(self.conv1(x)))
-        out: Tensor = self.relu(self.bn2(self.conv2(x)) + shortcut)
-        return out
 
 
 class DRN(nn.Module):
@@ -56,9 +36,10 @@ class DRN(nn.Module):
             for number in range(depth):
                 step = 1 if number else stride
                 if level in (0, 1, 6, 7):
-                    parts += [_conv(inputs, channels, step, dilation), nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
+                    layer = convolution(inputs, channels, 3, step, dilation)
+                    parts += [layer, nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
                 else:
-                    parts.append(DilatedBlock(inputs, channels, step, dilation))
+                    parts.append(BasicBlock(inputs, channels, step, dilation))
                 inputs = channels
             self.add_module(f"layer{level + 1}", nn.Sequential(*parts))
         self.fc = nn.Linear(inputs, outputs)
@@ -72,7 +53,3 @@ class DRN(nn.Module):
 
 
 drn_d_22 = partial(DRN, (1, 1, 2, 2, 2, 2, 1, 1))  # 15.9 million parameters, 16.4 million with the classes of ImageNet
-
-
-def _conv(inputs: int, outputs: int, stride: int, dilation: int) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, 3, stride, padding=dilation, dilation=dilation, bias=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,25 +23,11 @@ STEM, HEAD = 32, 1280  # channels, in every variant
 EPS, MOMENTUM = 1e-3, 0.01  # of the batch norms, as trained
 
 
-class Stage(NamedTuple):
-    """Blocks of one resolution: how many, their kernel, the stride of the first, expansion and output channels, unscaled."""
-
-    depth: int
-    kernel: int
-    stride: int
-    expansion: int
-    channels: int
-
-
+# Of each resolution: number of blocks, their kernel, the stride of the first, expansion and output channels, unscaled.
 STAGES = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(2, 3, 2, 6, 24),
-    Stage(2, 5, 2, 6, 40),
-    Stage(3, 3, 2, 6, 80),
-    Stage(3, 5, 1, 6, 112),
-    Stage(4, 5, 2, 6, 192),
-    Stage(1, 3, 1, 6, 320),
-)
+    (1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)  # fmt: skip
 
 
 class DepthwiseBlock(nn.Module):
@@ -97,16 +83,15 @@ class EfficientNetLite(nn.Module):
         self.bn1 = _norm(STEM)
         self.act1 = nn.ReLU6(inplace=True)
         stages, inputs = [], STEM
-        for number, stage in enumerate(STAGES):
-            end = number in (0, len(STAGES) - 1)
-            outputs_of = _channels(stage.channels * width)
+        for number, (count, kernel, stride, expansion, channels) in enumerate(STAGES):
+            outputs_of = _channels(channels * width)
             blocks: list[nn.Module] = []
-            for block in range(stage.depth if end else math.ceil(stage.depth * depth)):
-                stride = stage.stride if block == 0 else 1
-                if stage.expansion == 1:
-                    blocks.append(DepthwiseBlock(inputs, outputs_of, stage.kernel, stride))
+            for block in range(count if number in (0, len(STAGES) - 1) else math.ceil(count * depth)):
+                step = 1 if block else stride
+                if expansion == 1:
+                    blocks.append(DepthwiseBlock(inputs, outputs_of, kernel, step))
                 else:
-                    blocks.append(InvertedResidual(inputs, outputs_of, stage.kernel, stride, stage.expansion))
+                    blocks.append(InvertedResidual(inputs, outputs_of, kernel, step, expansion))
                 inputs = outputs_of
             stages.append(nn.Sequential(*blocks))
         self.blocks = nn.Sequential(*stages)
@@ -119,10 +104,10 @@ class EfficientNetLite(nn.Module):
         """(B, 3, H, W) -> logits (B, outputs)."""
         x = self.act1(self.bn1(self.conv_stem(_same(x, self.conv_stem))))
         x = self.act2(self.bn2(self.conv_head(self.blocks(x))))
-        mean = x.mean(dim=(2, 3))
-        logits: Tensor = self.classifier(
-            torch.cat([mean, x.amax(dim=(2, 3))], dim=1) if self.pool == "mean_max" else mean
-        )
+        features = x.mean(dim=(2, 3))
+        if self.pool == "mean_max":
+            features = torch.cat([features, x.amax(dim=(2, 3))], dim=1)
+        logits: Tensor = self.classifier(features)
         return logits
 
 

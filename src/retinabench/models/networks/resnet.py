@@ -13,16 +13,16 @@ Stem = Literal["standard", "small"]
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions and a shortcut (ResNet-18, -34)."""
+    """Two 3x3 convolutions and a shortcut (ResNet-18, -34, and with dilation DRN)."""
 
     expansion = 1
 
-    def __init__(self, inputs: int, width: int, stride: int) -> None:
+    def __init__(self, inputs: int, width: int, stride: int, dilation: int = 1) -> None:
         super().__init__()
-        self.conv1 = _conv(inputs, width, 3, stride)
+        self.conv1 = convolution(inputs, width, 3, stride, dilation)
         self.bn1 = nn.BatchNorm2d(width)
         self.act1 = nn.ReLU(inplace=True)
-        self.conv2 = _conv(width, width, 3)
+        self.conv2 = convolution(width, width, 3, 1, dilation)
         self.bn2 = nn.BatchNorm2d(width)
         self.downsample = _shortcut(inputs, width, stride)
         self.act2 = nn.ReLU(inplace=True)
@@ -42,13 +42,13 @@ class Bottleneck(nn.Module):
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = _conv(inputs, width, 1)
+        self.conv1 = convolution(inputs, width, 1)
         self.bn1 = nn.BatchNorm2d(width)
         self.act1 = nn.ReLU(inplace=True)
-        self.conv2 = _conv(width, width, 3, stride)
+        self.conv2 = convolution(width, width, 3, stride)
         self.bn2 = nn.BatchNorm2d(width)
         self.act2 = nn.ReLU(inplace=True)
-        self.conv3 = _conv(width, width * 4, 1)
+        self.conv3 = convolution(width, width * 4, 1)
         self.bn3 = nn.BatchNorm2d(width * 4)
         self.downsample = _shortcut(inputs, width * 4, stride)
         self.act3 = nn.ReLU(inplace=True)
@@ -79,7 +79,7 @@ class ResNet(nn.Module):
         stem: Stem = "standard",
     ) -> None:
         super().__init__()
-        self.conv1 = _conv(3, width, 7, 2) if stem == "standard" else _conv(3, width, 3, 2)
+        self.conv1 = convolution(3, width, 7 if stem == "standard" else 3, 2)
         self.bn1 = nn.BatchNorm2d(width)
         self.act1 = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, 2, padding=1) if stem == "standard" else nn.Identity()
@@ -113,8 +113,8 @@ resnet34 = partial(ResNet, BasicBlock, (3, 4, 6, 3))  # 21.3 million parameters
 resnet50 = partial(ResNet, Bottleneck, (3, 4, 6, 3))  # of the Retina Benchmark; 23,510,081 parameters with one output
 
 
-def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1, dilation: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2 * dilation, dilation=dilation, bias=False)
 
 
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
@@ -123,8 +123,8 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
     if stride == 2 and inputs < 8:
         # The weight gradient of such a convolution with stride 2 writes past its arrays on processors with AVX2 (oneDNN of PyTorch
         # 2.13), which ends the process or could change other numbers.
-        return _OfEverySecond(_conv(inputs, outputs, 1), nn.BatchNorm2d(outputs))
-    return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+        return _OfEverySecond(convolution(inputs, outputs, 1), nn.BatchNorm2d(outputs))
+    return nn.Sequential(convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
 
 class _OfEverySecond(nn.Sequential):
@@ -132,10 +132,8 @@ class _OfEverySecond(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, D, H, W) -> (B, outputs, H / 2, W / 2)."""
-        x = x[:, :, ::2, ::2]
-        for module in self:
-            x = module(x)
-        return x
+        out: Tensor = super().forward(x[:, :, ::2, ::2])
+        return out
 
 
 class FilterResponseNorm(nn.Module):
@@ -166,10 +164,8 @@ class Layer(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(inputs, channels, kernel, stride)
         self.norm = FilterResponseNorm(channels)
-        total = kernel - stride if stride > 1 else kernel - 1
-        before = max(0, total) // 2
-        after = max(0, total) - before
-        self.padding = (before, after, before, after)
+        total = max(0, kernel - stride)
+        self.padding = (total // 2, total - total // 2) * 2
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, inputs, H, W) -> (B, channels, H / stride, W / stride)."""

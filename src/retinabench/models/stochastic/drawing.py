@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,7 @@ class Drawing(nn.Module):
         self.draws: Sequence[Draw] = ()
         # In evaluation torch's own transformer layers hand the parameters of their parts to one fused kernel, and the
         # noise would silently be missing; a part with a hook is called.
-        self.register_forward_pre_hook(_nothing)
+        self.register_forward_pre_hook(lambda module, inputs: None)
 
     def each_draw(self, x: Tensor, compute: Callable[[Tensor, Draw], Tensor]) -> Tensor:
         """Apply `compute(rows, draw)` to the rows of each posterior sample: (R * B, ...) -> (R * B, ...)."""
@@ -50,6 +50,10 @@ class Drawing(nn.Module):
         parts = x.chunk(len(self.draws))
         return torch.cat([compute(rows, draw) for rows, draw in zip(parts, self.draws, strict=True)])
 
+    def kl_terms(self) -> list[Tensor]:
+        """Return the divergence of each posterior from its prior, scalars in nats."""
+        return []
+
     def cached(self, draw: Draw, weight: Callable[[], Tensor]) -> Tensor:
         """Return `weight()`, drawn once for a sample with a cache unless gradients are recorded."""
         if draw.cache is None or torch.is_grad_enabled():
@@ -57,10 +61,6 @@ class Drawing(nn.Module):
         if self not in draw.cache:
             draw.cache[self] = weight()
         return draw.cache[self]
-
-
-def _nothing(module: nn.Module, inputs: object) -> None:
-    """Return nothing: a hook without effect."""
 
 
 def use_draws(model: nn.Module, draws: Sequence[Draw]) -> None:
@@ -143,14 +143,6 @@ GEOMETRY = (
 )  # fmt: skip
 
 
-@runtime_checkable
-class HasKL(Protocol):
-    """A layer with divergences from its priors."""
-
-    def kl_terms(self) -> list[Tensor]:
-        """One scalar in nats for each posterior."""
-
-
 # Where timm keeps layers that read a table of positions and no images (RelPosMlp, Swin v2): their rows are not those of a batch.
 OF_POSITIONS = re.compile(r"(^|\.)(rel_pos|cpb_mlp)(\.|$)")
 
@@ -179,21 +171,16 @@ def swap(model: nn.Module, make: Callable[[Affine], nn.Module]) -> nn.Module:
         for name, layer in list(parent._modules.items()):
             if isinstance(layer, Affine) and type(layer) in (nn.Linear, nn.Conv2d) and layer.weight.requires_grad:
                 if layer not in made:
-                    made[layer] = _with_geometry(make(layer), layer)
+                    made[layer] = new = make(layer)
+                    for key in GEOMETRY:  # which a network may read, as for padding that depends on them
+                        if hasattr(layer, key) and not hasattr(new, key):
+                            setattr(new, key, getattr(layer, key))
                 setattr(parent, name, made[layer])
     return home.network
 
 
-def _with_geometry(made: nn.Module, layer: Affine) -> nn.Module:
-    """Give a layer the attributes that a network may read of the one it replaces, as for padding that depends on them."""
-    for name in GEOMETRY:
-        if hasattr(layer, name) and not hasattr(made, name):
-            setattr(made, name, getattr(layer, name))
-    return made
-
-
 def kl_terms(model: nn.Module) -> list[Tensor]:
-    return [term for module in model.modules() if isinstance(module, HasKL) for term in module.kl_terms()]
+    return [term for module in model.modules() if isinstance(module, Drawing) for term in module.kl_terms()]
 
 
 def kl(model: nn.Module) -> Tensor:

@@ -29,10 +29,6 @@ class Dropout(Drawing):
         super().__init__()
         self.steps = min(round(rate * STEPS), STEPS - 1)
 
-    @property
-    def rate(self) -> float:
-        return self.steps / STEPS
-
     def forward(self, x: Tensor) -> Tensor:
         """Any shape in, the same out."""
         return self.each_draw(x, self._drop) if self.steps else x
@@ -86,7 +82,8 @@ def dropout_sites(model: nn.Module) -> tuple[str, ...]:
     order = {name: place for place, (name, _) in enumerate(model.named_modules())}
     named = getattr(model, "dropout_sites", None)
     if named is None:
-        named = [name for name, module in model.named_modules() if _is_activation(module)]
+        kinds = {name: {kind.__name__.lower() for kind in type(one).__mro__} for name, one in model.named_modules()}
+        named = [name for name, of in kinds.items() if of & ACTIVATIONS]
         named += _before_head(model, order, named)
     if all(parameter.requires_grad for parameter in model.parameters()):
         return tuple(named)
@@ -106,7 +103,3 @@ def _before_head(model: nn.Module, order: dict[str, int], named: list[str]) -> l
     layers = [order[name.rpartition(".")[0]] for name, _ in model.named_parameters()]
     last = max(place for place in layers if place < order[site])
     return [site] if last > max((order[name] for name in named), default=0) else []
-
-
-def _is_activation(module: nn.Module) -> bool:
-    return any(kind.__name__.lower() in ACTIVATIONS for kind in type(module).__mro__)

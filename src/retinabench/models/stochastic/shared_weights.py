@@ -105,10 +105,12 @@ class Rank1Layer(OuterProduct):
         super().__init__(layer, components)
         self.bias = layer.bias
         inputs, outputs = (torch.empty(components, size, device=layer.weight.device) for size in channels(layer))
-        self.input_mean = _initial_signs(inputs, positive, generator)
-        self.input_rho = initial_rho(inputs, INITIAL_STDDEV, generator)
-        self.output_mean = _initial_signs(outputs, positive, generator)
-        self.output_rho = initial_rho(outputs, INITIAL_STDDEV, generator)
+
+        def signs(like: Tensor) -> nn.Parameter:  # +1 with probability `positive`
+            return _not_decayed(like, torch.where(torch.rand(like.shape, generator=generator) < positive, 1.0, -1.0))
+
+        self.input_mean, self.input_rho = signs(inputs), initial_rho(inputs, INITIAL_STDDEV, generator)
+        self.output_mean, self.output_rho = signs(outputs), initial_rho(outputs, INITIAL_STDDEV, generator)
         self.clip = clip
         self.prior_mean, self.prior_stddev = prior_mean, prior_stddev
 
@@ -140,10 +142,9 @@ class Rank1Layer(OuterProduct):
         return sample if self.clip is None else sample.clamp(-self.clip, self.clip)
 
 
-def _initial_signs(like: Tensor, positive: float, generator: torch.Generator) -> nn.Parameter:
-    """Draw +1 with probability `positive`, else -1, in the shape of `like`."""
-    signs = torch.where(torch.rand(like.shape, generator=generator) < positive, 1.0, -1.0)
-    parameter = nn.Parameter(torch.empty_like(like).copy_(signs))
+def _not_decayed(like: Tensor, values: Tensor) -> nn.Parameter:
+    """Return a parameter on the device of `like`; values are drawn in host memory, so that the device does not matter."""
+    parameter = nn.Parameter(torch.empty_like(like).copy_(values))
     parameter.no_decay = True  # type: ignore[attr-defined]
     return parameter
 
@@ -158,11 +159,13 @@ class BatchEnsembleLayer(OuterProduct):
     def __init__(self, layer: Affine, members: int, std: float, generator: torch.Generator) -> None:
         super().__init__(layer, members)
         self.input_factors, self.output_factors = (
-            _around_one(layer.weight.new_empty(members, size), std, generator) for size in channels(layer)
+            _not_decayed(
+                layer.weight.new_empty(members, size), 1 + std * torch.randn(members, size, generator=generator)
+            )
+            for size in channels(layer)
         )
-        self.bias = nn.ParameterList(
-            [] if layer.bias is None else [nn.Parameter(layer.bias.detach().clone()) for _ in range(members)]
-        )
+        copies = range(0 if layer.bias is None else members)
+        self.bias = nn.ParameterList([nn.Parameter(layer.bias.detach().clone()) for _ in copies])
         if (factor := getattr(layer.weight, "lr_factor", None)) is not None:
             for parameter in self.parameters():
                 parameter.lr_factor = factor  # type: ignore[attr-defined]
@@ -179,13 +182,6 @@ class BatchEnsembleLayer(OuterProduct):
 
     def biases(self, chosen: Tensor) -> Tensor | None:
         return torch.stack(list(self.bias))[chosen] if len(self.bias) else None
-
-
-def _around_one(like: Tensor, std: float, generator: torch.Generator) -> nn.Parameter:
-    drawn = torch.randn(like.shape, generator=generator)  # in host memory, so that the device does not matter
-    parameter = nn.Parameter(like.copy_(1 + std * drawn))
-    parameter.no_decay = True  # type: ignore[attr-defined]
-    return parameter
 
 
 class LowRank(Drawing):
@@ -212,16 +208,15 @@ class LowRank(Drawing):
         return [self.down, self.up]
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.each_draw(x, self._adapted)
+        def adapted(rows: Tensor, draw: Draw) -> Tensor:
+            return self.operation(rows, self.cached(draw, lambda: self._weight(draw)), self.bias)
 
-    def _adapted(self, x: Tensor, draw: Draw) -> Tensor:
-        return self.operation(x, self.cached(draw, lambda: self._weight(draw)), self.bias)
+        return self.each_draw(x, adapted)
 
     def _weight(self, draw: Draw) -> Tensor:
         member = draw.number % len(self.up)
         update = self.scale * (self.up[member] @ self.down[member])
-        weight: Tensor = self.weight + update.view(self.weight.shape)
-        return weight
+        return self.weight + update.view(self.weight.shape)
 
 
 class Members(Drawing):
