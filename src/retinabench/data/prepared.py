@@ -284,7 +284,8 @@ def open_prepared(folder: str | Path) -> Prepared:
         shards = tuple(mapped_shard(inside(folder, name), about.size) for name in about.shards)
         records = Records.from_parquet(check(inside(folder, "records.parquet"), AGAIN))
         truth = None if about.concepts is None else memory_map(check(inside(folder, "truth.npy"), AGAIN))
-        if truth is not None and (truth.dtype, truth.shape) != (np.int8, (len(records), len(about.concepts or ()))):
+        shape = (len(records), len(about.concepts or ()))
+        if truth is not None and (truth.dtype != np.int8 or truth.shape != shape):
             raise ValueError(f"truth.npy holds {truth.dtype} of shape {truth.shape}")
         table = None if about.features is None else read_table(check(inside(folder, about.features), AGAIN))
     except (InputError, *DAMAGED_ARRAYS, OSError, pa.ArrowException) as error:

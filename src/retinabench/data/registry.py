@@ -37,10 +37,12 @@ TASKS: Registry[Division] = Registry(
     "retinabench.tasks",
     "task",
     {
-        name: f"retinabench.data.splits:{name.upper()}"
-        for name in (
-            "country_shift", "in_domain", "severity_shift", "severity_shift_published", "severity_shift_mild",
-            "severity_shift_mild_published", "hold_out_2019",
-        )
-    },  # fmt: skip
+        "country_shift": "retinabench.data.splits:COUNTRY_SHIFT",
+        "in_domain": "retinabench.data.splits:IN_DOMAIN",
+        "severity_shift": "retinabench.data.splits:SEVERITY_SHIFT",
+        "severity_shift_published": "retinabench.data.splits:SEVERITY_SHIFT_PUBLISHED",
+        "severity_shift_mild": "retinabench.data.splits:SEVERITY_SHIFT_MILD",
+        "severity_shift_mild_published": "retinabench.data.splits:SEVERITY_SHIFT_MILD_PUBLISHED",
+        "hold_out_2019": "retinabench.data.splits:HOLD_OUT_2019",
+    },
 )

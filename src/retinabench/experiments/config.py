@@ -31,7 +31,7 @@ from retinabench.core.results import JsonObject
 from retinabench.core.settings import Extended, Frozen, first_problem, read_toml
 from retinabench.methods.registry import METHODS
 from retinabench.methods.settings import Optimizer, TrainingRun
-from retinabench.models.registry import MODELS, has_choice
+from retinabench.models.registry import has_choice
 from retinabench.models.settings import ModelConfig
 
 HERE = Path(__file__).parent / "presets"
@@ -194,18 +194,10 @@ def with_precision(tree: JsonObject, precision: str | None) -> JsonObject:
 
 def _left_over(before: Mapping[str, object], now: Any, set_by_hand: Sequence[str]) -> list[str]:
     """Return the settings of a configuration's network that another one, named instead, has no choice of."""
-    name = now.get("name") if isinstance(now, Mapping) else None
-    if name == before.get("name"):
+    if not isinstance(now, Mapping) or now.get("name") == before.get("name"):
         return []
-    foreign = not isinstance(name, str) or name not in MODELS
-    return [
-        key
-        for key in ("width", "stem", "activation", "pool")
-        if key in before
-        and key in now
-        and f"model.{key}" not in set_by_hand
-        and (foreign or not has_choice(str(name), key))
-    ]
+    both = [key for key in ("width", "stem", "activation", "pool") if key in before and key in now]
+    return [key for key in both if f"model.{key}" not in set_by_hand and not has_choice(str(now.get("name")), key)]
 
 
 def build_run(tree: Mapping[str, object], file: Path | None = None, set_by_hand: Collection[str] = ()) -> Run:
@@ -221,14 +213,10 @@ def build_run(tree: Mapping[str, object], file: Path | None = None, set_by_hand:
 def _keys(path: Sequence[str], tree: Mapping[str, object]) -> list[str]:
     """Return the valid keys of the table at `path` of `tree`; those of a method are its own."""
     if path and path[0] == "method":
-        found: object = tree
+        found: Any = tree
         for key in path:  # members are methods themselves
             found = found.get(key) if isinstance(found, Mapping) else None
         name = found.get("name", "map") if isinstance(found, Mapping) else "map"
         return list(METHODS[str(name)].Config.model_fields)
-    tables: Mapping[str, type[BaseModel]] = {
-        "model": ModelConfig,
-        "optimizer": Optimizer,
-        "cross_validation": CrossValidation,
-    }
-    return list((tables[path[0]] if path else Run).model_fields)
+    tables: dict[str, type[BaseModel]] = {"model": ModelConfig, "optimizer": Optimizer}
+    return list((tables.get(path[0], CrossValidation) if path else Run).model_fields)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 
@@ -39,7 +39,7 @@ from retinabench.methods.training.likelihood import Bernoulli, Categorical, Gaus
 from retinabench.metrics.classification import auroc
 from retinabench.models.build import check_size, initialise
 from retinabench.models.networks.small import MLP
-from retinabench.models.registry import MODELS, has_choice
+from retinabench.models.registry import has_choice
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 
@@ -100,10 +100,8 @@ def learns_under_its_likelihoods(subject: Subject) -> None:
         require(found[1:] == (120, width), f"{asked} have the shape {found}, not (8, 120, {width})")
         require(bool(drawn.isfinite().all()), f"{asked} are not finite")
         error, constant = errors_of(likelihood.name, drawn.mean(dim=0), targets)
-        require(
-            error < 0.85 * constant,
-            f"{likelihood.name}: the error on easy training points is {error:.3f}; that of a constant is {constant:.3f}",
-        )
+        seen = f"the error on easy training points is {error:.3f}; that of a constant is {constant:.3f}"
+        require(error < 0.85 * constant, f"{likelihood.name}: {seen}")
 
 
 def weighs_classes(subject: Subject) -> None:
@@ -113,12 +111,10 @@ def weighs_classes(subject: Subject) -> None:
     inputs, _ = easy_points("bernoulli")
     rare = (inputs[:, 0] > 1).float()
     # A chain finds the networks that fit all points, which show no weights, unless the prior keeps it from them.
-    prior = {} if subject.run.method.has_learning_rate else {"l2": 0.05}
+    settings = {"epochs": 10} | ({} if subject.run.method.has_learning_rate else {"l2": 0.05})
     plain, weighted = (
-        float(
-            _fitted(subject, inputs, rare, Bernoulli(), reweight=reweight, epochs=10, **prior).mean(dim=0)[:, 1].mean()
-        )
-        for reweight in ("none", "constant")
+        float(_fitted(subject, inputs, rare, Bernoulli(), reweight=one, **settings).mean(dim=0)[:, 1].mean())
+        for one in ("none", "constant")
     )
     require(
         weighted > plain + 0.01,
@@ -209,18 +205,15 @@ def is_reproducible(subject: Subject) -> None:
     torch.manual_seed(time.time_ns() % (1 << 31))
     again = execute(subject.run, subject.folder / "again", ONE_CPU)
     require(again.name == subject.finished.name, "the folder has another name")
-    require(
-        _same_file(again, subject.finished, "predictions.parquet"),
-        "the same run gives other predictions: it draws from a generator that is not derived from the seed",
-    )
+    problem = "the same run gives other predictions: it draws from a generator that is not derived from the seed"
+    require(_same_file(again, subject.finished, "predictions.parquet"), problem)
 
 
 def depends_on_the_seed(subject: Subject) -> None:
     """Another seed gives other predictions."""
     other = execute(subject.run.model_copy(update={"seed": 9}), subject.folder / "other", ONE_CPU)
-    require(
-        not np.array_equal(predictions_of(other).probs, subject.predictions.probs), "seeds 0 and 9 predict the same"
-    )
+    same = np.array_equal(predictions_of(other).probs, subject.predictions.probs)
+    require(not same, "seeds 0 and 9 predict the same")
 
 
 def is_computed_once(subject: Subject) -> None:
@@ -254,10 +247,8 @@ def restores_its_posterior(subject: Subject) -> None:
     require(run == subject.run, "run.json gives another run back")
     task = load_task(run.data, run.task)
     again = predict(run, task, posterior, make_batches(run, task, torch.device("cpu")))
-    require(
-        np.array_equal(again.probs, subject.predictions.probs),
-        "the posterior that was saved and restored predicts other values: `state` leaves something out",
-    )
+    problem = "the posterior that was saved and restored predicts other values: `state` leaves something out"
+    require(np.array_equal(again.probs, subject.predictions.probs), problem)
 
 
 def travels(subject: Subject) -> None:
@@ -281,10 +272,8 @@ def predicts_probabilities(subject: Subject) -> None:
     size = load_task(subject.run.data, subject.run.task).data.size
     images = torch.rand(3, 3, size, size, generator=torch.Generator().manual_seed(0))
     probs = posterior.predict(images, 4, torch.Generator().manual_seed(1))
-    require(
-        probs.shape in {(4, 3, 2), (1, 3, 2)},
-        f"4 samples of 3 images have the shape {tuple(probs.shape)}; (4, 3, 2) or (1, 3, 2) is right",
-    )
+    shape = f"4 samples of 3 images have the shape {tuple(probs.shape)}; (4, 3, 2) or (1, 3, 2) is right"
+    require(probs.shape in {(4, 3, 2), (1, 3, 2)}, shape)
     total = probs.sum(dim=2)
     require(torch.allclose(total, torch.ones_like(total)), "the probabilities of the classes do not sum to 1")
     again = posterior.predict(images, 4, torch.Generator().manual_seed(1))
@@ -349,13 +338,12 @@ def _same_file(one: Path, other: Path, name: str) -> bool:
     return filecmp.cmp(one / name, other / name, shallow=False)
 
 
-NETWORK = ("model.name=resnet18", "model.width=4", "model.stem=small")
-
+CHOICES = ("width=4", "stem=small")
+NETWORK = ("model.name=resnet18", *(f"model.{word}" for word in CHOICES))
 SHORT = (
     "optimizer.epochs=3", "optimizer.batch_size=16", "optimizer.lr=0.05", "optimizer.validation_share=1",
     "optimizer.reweight=minibatch",
 )  # fmt: skip
-
 TINY = (*NETWORK, *SHORT)
 
 
@@ -381,7 +369,10 @@ def check_method(
     data = write_easy_data(folder / "data", size)
     named = [json.dumps(network)] if network is not None else []
     named += [value for key, _, value in (word.partition("=") for word in overrides) if key == "model.name"]
-    of_network = NETWORK if not named else (f"model.name={named[-1]}", *_choices(named[-1].strip("'\"")))
+    of_network = list(NETWORK)
+    if named:  # those settings of ours that it has as well
+        has = partial(has_choice, named[-1].strip("'\""))
+        of_network = [f"model.name={named[-1]}", *(f"model.{word}" for word in CHOICES if has(word.partition("=")[0]))]
     own = ["optimizer.select=nll"] if network is not None else []
     run = load_run(None, [*of_network, *own, *SHORT, f"method.name={name}", *overrides], data=str(data))
     check_size(run.model, size)
@@ -393,12 +384,6 @@ def check_method(
         except Exception as error:  # a method that raises does not conform either, whatever it raises
             problem = str(error) if isinstance(error, NonconformingError) else f"{type(error).__name__}: {error}"
         yield CheckOutcome(check, problem, time.monotonic() - begun)
-
-
-def _choices(network: str) -> list[str]:
-    """Return the settings of `NETWORK` that another network has as well."""
-    known = network in MODELS
-    return [word for word in NETWORK[1:] if known and has_choice(network, word.partition("=")[0].rpartition(".")[2])]
 
 
 def checks_of(name: str) -> list[str]:
@@ -420,8 +405,7 @@ def find_method(name: str) -> str:
     if METHODS.is_builtin(own):
         if module.__name__ == getattr(METHODS[own], "__name__", None):
             return own  # the built-in method itself, by the name of its module
-        raise InputError(
-            f"the name '{own}' is taken by a method of retinabench", file=name, hint="Give Config.name another default."
-        )
+        problem = f"the name '{own}' is taken by a method of retinabench"
+        raise InputError(problem, file=name, hint="Give Config.name another default.")
     METHODS.add(own, module, instead=True)  # what is installed under that name may be an older state of the file
     return own

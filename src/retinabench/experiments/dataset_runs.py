@@ -146,10 +146,9 @@ def train(
             words.append("optimizer.augment=none")
         task_name = "country_shift" if (records.domain == "shifted").any() else "in_domain"
         run = load_run(config, words, resources.precision(), data=NAME, task=task_name, seed=seed)
+        name = model if isinstance(model, str) else getattr(model, "__name__", type(model).__name__)
+        run = run.model_copy(update={"model": run.model.model_copy(update={"name": name})})
         network = _network(run, model, source)
-        if not isinstance(model, str):
-            name = getattr(model, "__name__", type(model).__name__)
-            run = run.model_copy(update={"model": run.model.model_copy(update={"name": name})})
         check_outputs(network(seed), run.model.name, source.sample, "Its inputs are what the data set returns.")
         identity = f"{digest} {fingerprint(network(0).state_dict())}"
         data = Prepared(
@@ -220,8 +219,7 @@ def _network(
     if isinstance(model, nn.Module) and len(set(_seeds(run))) > 1:
         problem = f"the members of '{run.method.name}' begin with weights of their own, and model is one network"
         raise InputError(problem, hint="Pass a function that makes a network, such as model=lambda: Network().")
-    name = getattr(model, "__name__", type(model).__name__)
-    return lambda seed: made_by(function, name, seed, outputs=1)
+    return lambda seed: made_by(function, run.model.name, seed, outputs=1)
 
 
 def _seeds(run: Run) -> list[int]:
@@ -232,9 +230,8 @@ def _seeds(run: Run) -> list[int]:
 def _batches(
     dataset: TorchDataset[Any], collate: Callable[[list[Any]], Any] | None, workers: int, chunks: Sequence[Rows]
 ) -> Iterator[tuple[Tensor, JsonObject]]:
-    loader = DataLoader(
-        dataset, batch_sampler=[rows.tolist() for rows in chunks], collate_fn=collate, num_workers=workers
-    )
+    batches = [rows.tolist() for rows in chunks]
+    loader = DataLoader(dataset, batch_sampler=batches, collate_fn=collate, num_workers=workers)
     for number, batch in enumerate(loader, start=1):
         yield parts_of(batch, number)
 
@@ -298,7 +295,7 @@ def _check_order(loader: DataLoader[Any]) -> None:
     sampler = loader.sampler
     plain = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
     if not plain or type(loader.batch_sampler) is not BatchSampler:
+        kind, hint = type(sampler).__name__, "Pass a Subset of the images, and weigh classes with optimizer.reweight."
         raise InputError(
-            f"the loader draws by its own {type(sampler).__name__}, and the training draws every image once an epoch",
-            hint="Pass a Subset of the images, and weigh classes with optimizer.reweight.",
+            f"the loader draws by its own {kind}, and the training draws every image once an epoch", hint=hint
         )

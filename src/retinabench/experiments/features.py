@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import atomic_write, check
+from retinabench.core.results import JsonObject
 from retinabench.core.workspace import Workspace, first_difference
 from retinabench.data.dataset import Rows
 from retinabench.data.loader import ArraySource, BatchLimits, with_less
@@ -82,9 +83,7 @@ class Extractor:
         """Return features (B, D) of images (B, H, W, 3); `InputError` where they are not finite."""
 
         def attempt(most: int) -> NDArray[np.float32]:
-            return np.concatenate([
-                self._features(images[k : k + most]) for k in range(0, len(images), most)
-            ])  # fmt: skip
+            return np.concatenate([self._features(images[k : k + most]) for k in range(0, len(images), most)])
 
         return with_less(attempt, lambda: None, self.limits, "prediction", len(images), self.device)
 
@@ -107,18 +106,18 @@ def cached_features(
 ) -> NDArray[np.float32]:
     """Return the features (N, D) of all images of a data set; shards that are not in the cache are computed."""
     folders = [data.folder] if data.shifted is None else [data.folder, data.shifted]
-    return np.concatenate([_of_folder(open_prepared(one), network, extract, progress) for one in folders])
+    return np.concatenate([_of_folder(open_prepared(one), dict(network), extract, progress) for one in folders])
 
 
-def _of_folder(
-    data: Prepared, network: Mapping[str, object], extract: Extract, progress: Progress
-) -> NDArray[np.float32]:
-    manifest = {"network": dict(network), "images": data.fingerprint, "batch": BATCH}
+def _of_folder(data: Prepared, network: JsonObject, extract: Extract, progress: Progress) -> NDArray[np.float32]:
+    manifest = {"network": network, "images": data.fingerprint, "batch": BATCH}
     key = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:12]
     workspace = Workspace(data.folder / f"features-{key}", "feature cache")
     paths = [workspace.folder / f"{number:05}.npy" for number in range(len(data.shards))]
-    if workspace.done:
-        _check_origin(workspace, manifest)
+    if workspace.done:  # the name of a folder that was put here in place of this one does not show its content
+        if difference := first_difference(workspace.manifest() or {}, json.loads(json.dumps(manifest))):
+            hint = "Delete the folder; the features are then computed again."
+            raise InputError(f"holds features of another {difference[0]}", file=workspace.folder, hint=hint)
     else:
         with workspace.lock(wait=True, say=progress.say):
             workspace.begin(manifest, hint="Delete the folder.")
@@ -126,25 +125,13 @@ def _of_folder(
                 for number, (path, shard) in enumerate(zip(paths, data.shards, strict=True)):
                     if not path.is_file():
                         data.check_shard(number)
-                        features = [
-                            extract(np.array(shard[start : start + BATCH])) for start in range(0, len(shard), BATCH)
-                        ]
+                        starts = range(0, len(shard), BATCH)
+                        features = [extract(np.array(shard[start : start + BATCH])) for start in starts]
                         with atomic_write(path, checked=True) as handle:
                             np.save(handle, np.concatenate(features), allow_pickle=False)
                     advance(len(shard))
             workspace.finish()
-    return np.concatenate([
-        _read(workspace, path, len(shard))
-        for path, shard in zip(paths, data.shards, strict=True)
-    ])  # fmt: skip
-
-
-def _check_origin(workspace: Workspace, manifest: Mapping[str, object]) -> None:
-    """Refuse a complete cache that was put here in place of this one: the name of its folder does not show its content."""
-    begun = workspace.manifest() or {}
-    if difference := first_difference(begun, json.loads(json.dumps(manifest))):
-        hint = "Delete the folder; the features are then computed again."
-        raise InputError(f"holds features of another {difference[0]}", file=workspace.folder, hint=hint)
+    return np.concatenate([_read(workspace, *pair) for pair in zip(paths, map(len, data.shards), strict=True)])
 
 
 def _read(workspace: Workspace, path: Path, images: int) -> NDArray[np.float32]:

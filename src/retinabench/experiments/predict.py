@@ -35,9 +35,8 @@ def predict_on(folder: Path, data: Path, out: Path, resources: Resources, networ
         resources = replace(resources, progress=QUIET)
     finished = finished_run(folder, network)
     if (division := finished.run.cross_validation) is not None and division.fold is None:
-        raise InputError(
-            "joins folds, whose networks are several", file=folder, hint="Name the run of a fold, beside it."
-        )
+        hint = "Name the run of a fold, beside it."
+        raise InputError("joins folds, whose networks are several", file=folder, hint=hint)
     trained = finished.training_data()
     if trained is not None:
         task, gone = _with_shifted(finished.run, trained, open_data(finished.run.data, data)), None
@@ -81,9 +80,8 @@ def _without_training_data(finished: FinishedRun, inputs: TrainedInputs, data: P
     records = make_records(own.image_id, grade, patient_id=own.patient_id, split=own.split, source=source)
     black = np.broadcast_to(np.uint8(0), (n, size, size, 3))
     first = Prepared(
-        folder=Path(finished.run.data), name=inputs.data, size=size, fingerprint=inputs.fingerprint, records=records,
-        shards=(black,), files_of_shards=(), graded=own.grade is not None, referable_from=inputs.referable_from,
-        settings=inputs.settings,
+        Path(finished.run.data), inputs.data, size, inputs.fingerprint, records, (black,), graded=own.grade is not None,
+        referable_from=inputs.referable_from, settings=inputs.settings,
     )  # fmt: skip
     second = open_prepared(data)
     joined = replace(with_shifted(first, second), folder=second.folder)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from retinabench.core.errors import QUIET, DivergedError, InputError, Progress
-from retinabench.core.files import check
+from retinabench.core.files import check, write_json
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
@@ -32,14 +32,7 @@ from retinabench.experiments.execution import (
     member_runs,
 )
 from retinabench.experiments.features import feature_source
-from retinabench.experiments.run_folder import (
-    LIKELIHOOD,
-    describe,
-    describe_inputs,
-    folder_name,
-    read_run,
-    write_inputs,
-)
+from retinabench.experiments.run_folder import INPUTS, LIKELIHOOD, describe, describe_inputs, folder_name, read_run
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training import distributed
 from retinabench.methods.training.likelihood import Likelihood
@@ -77,9 +70,8 @@ def predict(run: Run, task: Task, posterior: Posterior, batches: Batches, progre
             batch_size=PREDICT_BATCH, work="prediction", advance=advance,
         ).numpy()  # fmt: skip
     if not np.isfinite(table).all():
-        raise DivergedError(
-            f"{run.method.describe()} predicts values that are not finite. Lower optimizer.lr, or change method.*."
-        )
+        hint = "Lower optimizer.lr, or change method.*."
+        raise DivergedError(f"{run.method.describe()} predicts values that are not finite. {hint}")
     probs = table[:, :-1] if own else table
     about = metadata(run, task, members=1)
     about |= {"weights": fingerprint(posterior.state()), "samples": probs.shape[1]}  # also where their rows sum to 1
@@ -148,14 +140,12 @@ class ImageRuns:
     def inputs(self, run: Run, task: Task, resources: Resources) -> tuple[Batches, nn.Module]:
         """Return what a run reads of a task, and its untrained network."""
         if run.method.keeps_trunk and run.model.weights is None:
-            resources.progress.say(
-                f"note: '{run.method.name}' keeps the weights of the trunk, which are random without model.weights"
-            )
-        device = resources.torch_device()
+            note = f"'{run.method.name}' keeps the weights of the trunk, which are random without model.weights"
+            resources.progress.say(f"note: {note}")
+        device, columns = resources.torch_device(), None
         batches = make_batches(run, task, device, resources.reading(), resources.progress)
-        # How many columns the network reads where the data are a table.
-        columns = int(batches.source.inputs.shape[1]) if isinstance(batches.source, ArraySource) else None
-        columns = None if task.data.table is None else columns
+        if task.data.table is not None and isinstance(batches.source, ArraySource):
+            columns = int(batches.source.inputs.shape[1])
         return batches, build_model(run.model, run.seed, progress=resources.progress, columns=columns).to(device)
 
     def combine(self, run: Run, members: Sequence[Predictions]) -> Predictions:
@@ -183,7 +173,8 @@ class ImageRuns:
         return read_predictions(folder / FILE)
 
     def write(self, result: Predictions, run: Run, folder: Path) -> None:
-        write_inputs(describe_inputs(run, divided(self.task, run)), folder)
+        inputs = describe_inputs(run, divided(self.task, run))
+        write_json(folder / INPUTS, inputs.model_dump(mode="json"), checked=True)
         write_predictions(result, folder / FILE, checked=True)
 
 
@@ -235,14 +226,8 @@ def make_batches(run: Run, task: Task, device: torch.device, workers: int = 0, p
 
 
 def batches_of(run: Run, task: Task, source: Source) -> Batches:
-    return Batches(
-        source=source,
-        train=task.splits["train"],
-        validation=task.splits["validation"],
-        batch_size=run.optimizer.batch_size,
-        seed=run.seed,
-        augment=run.optimizer.augment,
-    )
+    train, validation, settings = task.splits["train"], task.splits["validation"], run.optimizer
+    return Batches(source, train, validation, settings.batch_size, run.seed, settings.augment)
 
 
 def _source(run: Run, task: Task, device: torch.device, workers: int, progress: Progress) -> Source:
@@ -250,10 +235,10 @@ def _source(run: Run, task: Task, device: torch.device, workers: int, progress: 
     if run.model.trained == "head" or task.data.table is not None:
         check_inputs(run)
         if run.optimizer.augment != "none":
-            raise InputError(
-                f"optimizer.augment={run.optimizer.augment} changes images, and these are features or rows of a table",
-                hint="Set optimizer.augment=none, or train more than the head.",
+            problem = (
+                f"optimizer.augment={run.optimizer.augment} changes images, and these are features or rows of a table"
             )
+            raise InputError(problem, hint="Set optimizer.augment=none, or train more than the head.")
         if task.data.table is not None:
             inputs = torch.from_numpy(encode(task.data.table, task.splits["train"]))
             return ArraySource(inputs.to(device), torch.from_numpy(task.data.label.astype(np.float32)).to(device))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from retinabench.core.errors import InputError
-from retinabench.core.files import check, write_json
+from retinabench.core.files import check
 from retinabench.core.settings import Frozen, read_checked
 from retinabench.data.loader import ImageSource
 from retinabench.data.prepared import PreparedSettings, open_prepared
@@ -68,10 +68,6 @@ def describe_inputs(run: Run, task: Task) -> TrainedInputs:
     )  # fmt: skip
 
 
-def write_inputs(inputs: TrainedInputs, folder: Path) -> None:
-    write_json(folder / INPUTS, inputs.model_dump(mode="json"), checked=True)
-
-
 def read_inputs(folder: Path) -> TrainedInputs | None:
     """Return the inputs of a finished run, None for a run of an earlier version, which did not keep them."""
     return read_checked(folder / INPUTS, TrainedInputs.model_validate)
@@ -87,10 +83,8 @@ def _input_scale(run: Run, task: Task) -> tuple[NDArray[np.float32], NDArray[np.
         return feature_scale(trunk_features(run.model, task.data, cpu)[train])
     over = train if run.model.inputs == "standardised" else None
     statistics = ImageSource(task.data, cpu, over, scale=SCALES.get(run.model.inputs)).statistics
-    if statistics is None:
-        return np.zeros(3, np.float32), np.ones(3, np.float32)
-    mean, std = (values.ravel().numpy() for values in statistics)
-    return mean, std
+    mean, std = statistics or (torch.zeros(3), torch.ones(3))
+    return mean.ravel().numpy(), std.ravel().numpy()
 
 
 LIKELIHOOD = Bernoulli()  # referable or not
@@ -155,9 +149,8 @@ class FinishedRun:
         if task.data.fingerprint == self.fingerprint:
             return task
         if needed:
-            raise InputError(
-                f"was trained on other data than {self.run.data} holds now", file=self.folder, hint="Restore them."
-            )
+            problem = f"was trained on other data than {self.run.data} holds now"
+            raise InputError(problem, file=self.folder, hint="Restore them.")
         return None
 
     def described(self) -> TrainedInputs:

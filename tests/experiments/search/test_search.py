@@ -41,7 +41,7 @@ def test_trained_trials_rank_by_their_own_validation_rows_and_the_best_is_a_conf
     write_ranking(ranking, tmp_path / "ranking")
     chosen = load_run(tmp_path / "ranking" / "best.toml", data=str(data))
     fingerprint = open_prepared(data).fingerprint
-    assert chosen.hash(fingerprint) == ranking.best.hash(fingerprint)
+    assert chosen.hash(fingerprint) == ranking.first.run.hash(fingerprint)
     assert ranking.rows[0].folder.name.endswith(chosen.hash(fingerprint))
 
 
@@ -73,7 +73,7 @@ def test_a_lost_table_is_read_again_from_the_run_folders(data, begun, copy):
 def test_a_run_folder_that_is_gone_is_computed_again(data, begun, copy):
     shutil.rmtree(copy / "runs" / begun[1].rows[0].folder.name)
     ranking, engine = again(data, copy)
-    assert [run.hash("x") for run in engine.computed] == [begun[1].best.hash("x")]
+    assert [run.hash("x") for run in engine.computed] == [begun[1].first.run.hash("x")]
     assert facts(ranking) == facts(begun[1])
 
 

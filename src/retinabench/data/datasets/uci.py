@@ -106,7 +106,8 @@ def read_gap(source: Path | None, split: int = 0) -> ArrayDataset:
     if table.shape[1] <= ENERGY_FEATURES:
         raise InputError(f"has shape {table.shape}; 8 features and the target are wanted", file=source / "data.txt")
     train, test = (
-        _read_columns(source / "gap" / f"index_{part}_{split}.txt", len(table), ENERGY_HINT) for part in ("train", "test")
+        _read_columns(source / "gap" / f"index_{part}_{split}.txt", len(table), ENERGY_HINT)
+        for part in ("train", "test")
     )
     return _with_gap(table[:, :ENERGY_FEATURES], table[:, ENERGY_FEATURES], train, test)
 

@@ -23,7 +23,7 @@ import torch
 from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.subprocesses import begin, cores, environment, threads
 from retinabench.experiments.engines.ray_cluster import ray_engine
-from retinabench.experiments.engines.scheduler import Job, JobEngine, JobResult, Outcome, ScheduledJob, State, compute
+from retinabench.experiments.engines.scheduler import Job, JobEngine, JobResult, Outcome, ScheduledJob, compute
 from retinabench.experiments.engines.worker import JobRequest, request_for, run_request
 from retinabench.experiments.execution import Resources
 
@@ -127,16 +127,14 @@ class Pool:
         return child.job, result
 
     def _died(self, child: _Child) -> JobResult:
-        code = child.process.exitcode or 0
-        state: State = "failed"
+        code, seconds = child.process.exitcode or 0, time.perf_counter() - child.began
         if code >= 0:
-            message = f"its process ended with exit code {code}"
-        else:
-            message = f"its process was ended by {signal.Signals(-code).name}"
-            if -code == signal.SIGKILL and _killed_for_memory() > child.killed_for_memory:
-                state = "out_of_memory"
-                message += ": the machine ran out of memory. Compute fewer at a time."
-        return JobResult(state, time.perf_counter() - child.began, message)
+            return JobResult("failed", seconds, f"its process ended with exit code {code}")
+        message = f"its process was ended by {signal.Signals(-code).name}"
+        if -code != signal.SIGKILL or _killed_for_memory() <= child.killed_for_memory:
+            return JobResult("failed", seconds, message)
+        scarce = "the machine ran out of memory. Compute fewer at a time."
+        return JobResult("out_of_memory", seconds, f"{message}: {scarce}")
 
 
 def _serve(connection: Connection) -> None:
@@ -188,19 +186,6 @@ def make_engine(
         )  # fmt: skip
     if address is not None or storage is not None:
         raise InputError("--address and --storage are for --engine ray", hint="Leave them out, or add --engine ray.")
-    return _local(parallel, device, cpus, gpus, progress, readers)
-
-
-def precision_of(name: Literal["local", "ray"], device: str, gpus: float) -> Literal["bfloat16"] | None:
-    """Return the precision of runs whose settings name none, which is that of the GPUs that compute them."""
-    if name == "local":
-        return Resources(device).precision()
-    return "bfloat16" if gpus > 0 or device.startswith("cuda") else None
-
-
-def _local(
-    parallel: int | None, device: str, cpus: float, gpus: float, progress: Progress, readers: int | None
-) -> LocalEngine:
     present = visible_gpus() if device in ("auto", "cuda") else []
     if gpus > 0 and not present:
         raise InputError("no GPU here", hint="Leave out --gpus.")
@@ -216,6 +201,13 @@ def _local(
         places = min(places, len(assigned))
     assigned = [assigned[place % len(assigned)] for place in range(places)] if present else []
     return LocalEngine(places, max(1, int(cpus)), device, assigned, progress=progress, processes=each, readers=readers)
+
+
+def precision_of(name: Literal["local", "ray"], device: str, gpus: float) -> Literal["bfloat16"] | None:
+    """Return the precision of runs whose settings name none, which is that of the GPUs that compute them."""
+    if name == "local":
+        return Resources(device).precision()
+    return "bfloat16" if gpus > 0 or device.startswith("cuda") else None
 
 
 def visible_gpus() -> list[str]:

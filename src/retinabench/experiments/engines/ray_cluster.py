@@ -52,10 +52,8 @@ class Storage:
         self._files.makedirs(self._path(folder.name), exist_ok=True)
         files = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
         for name in (*sorted(set(files) - {LEFT, DONE}), DONE):
-            with (
-                open(check_file(folder / name), "rb") as source,
-                self._files.open(self._path(folder.name, name), "wb") as sink,
-            ):
+            place = self._path(folder.name, name)
+            with open(check_file(folder / name), "rb") as source, self._files.open(place, "wb") as sink:
                 shutil.copyfileobj(source, sink, 2**20)
 
     def get(self, folder: Path) -> None:
@@ -191,9 +189,8 @@ class Cluster:
             given = list(self._given)
             ready, _ = self._ray.wait(given, num_returns=1, timeout=LOOK, fetch_local=False)
             if not ready and not self._alive():
-                raise WorkError(
-                    "the Ray cluster is gone. Start one and repeat the command: it continues with what is not done."
-                )
+                again = "Start one and repeat the command: it continues with what is not done."
+                raise WorkError(f"the Ray cluster is gone. {again}")
         ready, _ = self._ray.wait(given, num_returns=len(given), timeout=0, fetch_local=False)
         return [self._end(one) for one in ready]
 
@@ -216,16 +213,14 @@ class Cluster:
             return job, JobResult("failed", message="its node is gone", lost=True)
         except errors.RayError as error:
             scarce = isinstance(error, errors.OutOfMemoryError)
-            line = printable(str(error).strip().partition("\n")[0], 300)
-            message = f"{type(error).__name__}: {line}"
+            message = f"{type(error).__name__}: {_first_line(error)}"
             return job, JobResult("out_of_memory" if scarce else "failed", time.monotonic() - began, message)
-        return job, self._collect(job, *ended) if self._storage else self._shared(job, ended)
+        return job, self._collect(self._storage, job, *ended) if self._storage else self._shared(job, ended)
 
-    def _collect(self, job: ScheduledJob, ended: JobResult, log: bytes) -> JobResult:
-        assert self._storage is not None
+    def _collect(self, storage: Storage, job: ScheduledJob, ended: JobResult, log: bytes) -> JobResult:
         if ended.state == "done":
             try:
-                self._storage.get(job.folder)
+                storage.get(job.folder)
             except Exception as error:  # every file system has exceptions of its own
                 return JobResult("failed", ended.seconds, f"not fetched ({type(error).__name__}: {error})")
         else:
@@ -298,22 +293,20 @@ def connect(ray: ModuleType, address: str | None) -> None:
             except Exception as error:  # Ray raises plain exceptions, such as after 30 s on a busy machine
                 with contextlib.suppress(Exception):
                     ray.shutdown()
-                raise WorkError(
-                    f"Ray does not start on this machine ({_reason(error)}). Repeat the command, or leave --engine ray out."
-                ) from None
+                problem = f"Ray does not start on this machine ({_first_line(error).rstrip('.')})"
+                raise WorkError(f"{problem}. Repeat the command, or leave --engine ray out.") from None
         return
     try:
         if ":" in address and not listens(address):  # Ray would try for minutes
             raise ConnectionError("nothing listens there")
         ray.init(address, runtime_env={"env_vars": sleeping_threads()}, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise InputError(
-            f"no Ray cluster at '{address}' ({_reason(error)})", hint="Start one with: ray start --head"
-        ) from None
+        problem = f"no Ray cluster at '{address}' ({_first_line(error).rstrip('.')})"
+        raise InputError(problem, hint="Start one with: ray start --head") from None
 
 
-def _reason(error: Exception) -> str:
-    return printable(str(error).strip().partition("\n")[0], 300).rstrip(".")
+def _first_line(error: Exception) -> str:
+    return printable(str(error).strip().partition("\n")[0], 300)
 
 
 def listens(address: str) -> bool:

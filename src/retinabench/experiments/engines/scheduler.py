@@ -158,7 +158,9 @@ class Scheduler:
         if folder in self._known:
             return self._known[folder]
         job = ScheduledJob(run, folder)
-        before = _before(job)
+        before = JobResult("done") if job.done else None  # of an earlier command, where that is final
+        if before is None and job.divergence.is_file():
+            before = JobResult("diverged", message=check(job.divergence).read_text())
         if before is None and (needed := member_runs(run)):
             members = [self._add(member, out) for member in needed]
             job = ScheduledJob(run, folder, tuple(member.folder for member in members))
@@ -210,19 +212,7 @@ class Scheduler:
 
     def outcomes(self, job: ScheduledJob, result: JobResult) -> Iterator[Outcome]:
         logs = [job.log, *(ScheduledJob(job.run, folder).log for folder in job.needs)]
+        log, started = next((log for log in logs if log.is_file()), None), self._started[job.folder]
+        folder = job.folder if job.folder.is_dir() else None
         for wanted in self._wanted.get(job.folder, ()):
-            folder, log = (
-                job.folder if job.folder.is_dir() else None,
-                next((log for log in logs if log.is_file()), None),
-            )
-            started = self._started[job.folder]
             yield Outcome(wanted, result.state, folder, result.seconds, started, result.message, log)
-
-
-def _before(job: ScheduledJob) -> JobResult | None:
-    """Return the result of an earlier command, where that is final."""
-    if job.done:
-        return JobResult("done")
-    if job.divergence.is_file():
-        return JobResult("diverged", message=check(job.divergence).read_text())
-    return None

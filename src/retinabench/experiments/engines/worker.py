@@ -23,15 +23,8 @@ from typing import TypeVar
 
 import torch
 
-from retinabench.core.errors import (
-    DivergedError,
-    InputError,
-    OutOfMemoryError,
-    Quiet,
-    WorkError,
-    open_in_place,
-    printable,
-)
+from retinabench.core import errors
+from retinabench.core.errors import DivergedError, InputError, OutOfMemoryError, WorkError, printable
 from retinabench.core.files import explain
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import begin, environment
@@ -68,23 +61,20 @@ def in_ranks(work: Callable[[Request], None], request: Request, count: int) -> N
             for connection in wait(waiting):
                 assert isinstance(connection, Connection)
                 waiting.remove(connection)
-                _check(connection, started[connection])
+                state: State = "failed"
+                try:
+                    state, message = connection.recv()
+                except (EOFError, OSError):
+                    started[connection].join()
+                    code = started[connection].exitcode
+                    message = f"one of the processes of the run ended with exit code {code}"
+                if state != "done":
+                    raise ERRORS.get(state, WorkError)(message)
     finally:
         for connection, child in started.items():
             child.kill()
             child.join()
             connection.close()
-
-
-def _check(connection: Connection, process: BaseProcess) -> None:
-    state: State = "failed"
-    try:
-        state, message = connection.recv()
-    except (EOFError, OSError):
-        process.join()
-        message = f"one of the processes of the run ended with exit code {process.exitcode}"
-    if state != "done":
-        raise ERRORS.get(state, WorkError)(message)
 
 
 def _rank(connection: Connection, work: Callable[[Request], None], request: Request) -> None:
@@ -148,9 +138,8 @@ def execute_request(request: JobRequest) -> None:
 
 def run_request(request: JobRequest, work: Callable[[JobRequest], None] = execute_request) -> JobResult:
     """Do the `work` of a request; an exception becomes a `JobResult`, and its traceback goes to the log."""
-    began = time.perf_counter()
-    state: State = "done"
-    message = ""
+    state: State
+    began, state, message = time.perf_counter(), "done", ""
     try:
         with output_to(request.log):
             print(f"--- start {request.number}, {datetime.now(UTC):%F %T} UTC, {host()}, process {os.getpid()}")
@@ -166,12 +155,9 @@ def run_request(request: JobRequest, work: Callable[[JobRequest], None] = execut
 
 
 def classify(error: Exception) -> tuple[State, str]:
-    if isinstance(error, DivergedError):
-        return "diverged", str(error)
-    if isinstance(error, OutOfMemoryError):
-        return "out_of_memory", str(error)
+    state: State = next((state for state, kind in ERRORS.items() if isinstance(error, kind)), "failed")
     if isinstance(error, (InputError, WorkError)):
-        return "failed", str(error)
+        return state, str(error)
     text = printable(str(error).strip().partition("\n")[0], 300)
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return ("out_of_memory" if is_out_of_memory(error) else "failed"), message
@@ -181,7 +167,7 @@ def host() -> str:
     return platform.node() or "this machine"
 
 
-class _Printed(Quiet):
+class _Printed(errors.Quiet):
     """Notes go to the log; bars are drawn where the command was given."""
 
     def say(self, line: str) -> None:
@@ -192,7 +178,7 @@ class _Printed(Quiet):
 def output_to(path: Path) -> Iterator[None]:
     """Append what this process prints to a file, also what libraries and a crash write past Python."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = open_in_place(path, os.O_WRONLY | os.O_APPEND)
+    descriptor = errors.open_in_place(path, os.O_WRONLY | os.O_APPEND)
     saved = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
     with os.fdopen(descriptor, "a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
         try:

@@ -69,19 +69,18 @@ def _check_same_model(predictions: Predictions, about: ModelAbout, weights: str,
     """Refuse predictions of another model: method, settings, data, samples, weights or label."""
     stated = predictions.metadata
     if "weights" not in stated or "config_hash" not in stated:
-        raise InputError(
-            "does not say which weights predicted it",
-            file=predictions.source,
-            hint="Give predictions.parquet of the exported run, or: retinabench predict MODEL --images … --labels … --out FILE.parquet",
-        )
-    theirs = {"config_hash": about.config_hash, "weights": weights}
-    for key, name in (("config_hash", "of another run"), ("weights", "by other weights")):
-        if stated[key] != theirs[key]:
-            raise InputError(
+        hint = "Give predictions.parquet of the exported run, or: retinabench predict MODEL --images … --labels … --out FILE.parquet"
+        raise InputError("does not say which weights predicted it", file=predictions.source, hint=hint)
+    for key, name, ours in (
+        ("config_hash", "of another run", about.config_hash),
+        ("weights", "by other weights", weights),
+    ):
+        if (theirs := str(stated[key])) != ours:
+            problem = (
                 f"was predicted {name} than the model {folder} ({stated.get('title', '')} seed {stated.get('seed', '')}, "
-                f"{key.replace('_', ' ')} {str(stated[key])[:16]}, not {theirs[key][:16]})",
-                file=predictions.source,
+                f"{key.replace('_', ' ')} {theirs[:16]}, not {ours[:16]})"
             )
+            raise InputError(problem, file=predictions.source)
     if (lowest := stated.get("referable_from", "label")) not in ("label", about.referable_from):
         problem = f"calls images referable from grade {lowest} on, the model from {about.referable_from}"
         raise InputError(problem, file=predictions.source)
@@ -92,15 +91,14 @@ def _section(found: Transfer | Triage, predictions: Predictions) -> str:
     assert validation is not None
     patients = len(set(validation.patient_id)) if validation.patient_id is not None else None
     if isinstance(found, Transfer):
-        certificates = [found.certificate] if found.certificate else []
         delta = None if found.certificate is None else found.certificate.delta
-        goals = [str(goal) for goal in found.goals]
+        parts = [(found.certificate, found.goals)]
     else:
-        certificates = [zone.certificate for zone in found.zones.values() if zone.certificate]
         delta = found.delta
-        goals = [str(goal) for zone in found.zones.values() if zone.threshold is not None for goal in zone.goals]
+        parts = [(zone.certificate, zone.goals if zone.threshold is not None else ()) for zone in found.zones.values()]
     context = {
-        "found": found, "zones": isinstance(found, Triage), "goals": goals, "delta": delta, "images": len(validation),
-        "patients": patients, "most_images": max((one.most_images for one in certificates), default=None),
+        "found": found, "zones": isinstance(found, Triage), "delta": delta, "images": len(validation), "patients": patients,
+        "goals": [str(goal) for _, goals in parts for goal in goals],
+        "most_images": max((one.most_images for one, _ in parts if one), default=None),
     }  # fmt: skip
     return pages.render("referral.md.j2", context, package=PACKAGE)

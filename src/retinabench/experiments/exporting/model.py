@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -161,17 +161,15 @@ class ExportedModel:
         scoring = [posterior for posterior in posteriors if isinstance(posterior, UncertaintyPosterior)]
         if len(scoring) < len(posteriors):
             return None
-        found = []
-        for posterior in scoring:
-            with precision(self.run, self.device), torch.no_grad():
-                found.append(torch.cat([posterior.uncertainty(some) for some in inputs]).cpu().double().numpy())
-        return np.asarray(np.mean(found, axis=0))
+        with precision(self.run, self.device), torch.no_grad():
+            found = [torch.cat([posterior.uncertainty(some) for some in inputs]) for posterior in scoring]
+        return np.asarray(np.mean([one.cpu().double().numpy() for one in found], axis=0))
 
     def _batches(self, images: Inputs, most: int) -> list[Tensor]:
         size = self.recipe.size
-        needed = f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one."
         fits = len(images) and images.shape[1:] == (size, size, 3) and images.dtype == np.uint8
         if not self.features and not fits:
+            needed = f"Needed are (N, {size}, {size}, 3) uint8: preprocess_bytes(data, model.recipe, name) makes one."
             raise InputError(f"images have shape {images.shape} and type {images.dtype}", hint=needed)
         return [self.inputs(images[k : k + most]) for k in range(0, len(images), most)]
 
@@ -252,9 +250,8 @@ def _try(model: ExportedModel) -> None:
             with precision(run, model.device), torch.no_grad():
                 posterior.predict(inputs, 1, torch_generator(model.device, run.seed, "predict"))
         except Exception as error:  # a network that computes with tensors of wrong shapes may raise anything
-            raise InputError(
-                f"holds the tensors of another network ({one_line(error)})", file=model.folder / member_file(number)
-            ) from None
+            problem = f"holds the tensors of another network ({one_line(error)})"
+            raise InputError(problem, file=model.folder / member_file(number)) from None
 
 
 CARD_SCORES = ("auroc", "accuracy", "sensitivity", "specificity", "nll", "brier")
@@ -266,7 +263,9 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
     finished = finished_run(folder, network)
     run, inputs = finished.run, finished.described()
     how = _how_read(finished, inputs)
-    with _nothing_left_of_a_failure(out):
+    with ExitStack() as undo:
+        if not out.exists():  # a new folder does not stay where the model in it turns out not to be usable
+            undo.callback(shutil.rmtree, out, ignore_errors=True)
         workspace = Workspace(out, "model", ABOUT)
         with workspace.lock():
             members = list(leaf_runs(run))
@@ -287,19 +286,8 @@ def export_run(folder: Path, out: Path, network: str | None = None, *, scores: b
                 **({"network_sha256": source_of(run.model.name).sha256} if run.model.own else {}),
             }, checked=True)  # fmt: skip
         load_model(out, model=run.model.name if run.model.own else None)
+        undo.pop_all()
     return out
-
-
-@contextmanager
-def _nothing_left_of_a_failure(out: Path) -> Iterator[None]:
-    """Remove a folder that did not exist before, where the model in it turns out not to be usable."""
-    new = not out.exists()
-    try:
-        yield
-    except BaseException:
-        if new:
-            shutil.rmtree(out, ignore_errors=True)
-        raise
 
 
 def _how_read(finished: FinishedRun, inputs: TrainedInputs) -> JsonObject:

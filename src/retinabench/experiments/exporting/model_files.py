@@ -27,14 +27,7 @@ from retinabench.experiments.run_folder import LIKELIHOOD
 from retinabench.methods.registry import METHODS
 from retinabench.methods.training.checkpoint import taking_over
 from retinabench.methods.training.posterior import Posterior, fingerprint
-from retinabench.models.build import (
-    build_model,
-    build_trunk,
-    check_takes_tables,
-    feature_width,
-    parameters_of,
-    parameters_of_trunk,
-)
+from retinabench.models import build
 from retinabench.models.foreign import named_network, source_of
 from retinabench.models.settings import ModelConfig, is_own, is_path
 from retinabench.models.weight_files import load_safetensors
@@ -119,7 +112,7 @@ def read_about(folder: Path, model: str | None = None, *, run_code: bool = True)
     if (content.recipe is None) == (not content.features):
         raise InputError("states neither how images are made nor which columns are read", file=path, hint=EXPORT_AGAIN)
     if content.features:
-        check_takes_tables(run.model)
+        build.check_takes_tables(run.model)
     recipe = Recipe(16) if content.recipe is None else Recipe(**content.recipe.model_dump())  # of a table: not used
     return ModelAbout(run, recipe, content.features, content.referable_from, config_hash, notes)
 
@@ -180,13 +173,13 @@ def read_posterior(
     run: Run, tensors: dict[str, Tensor], device: torch.device, path: Path, columns: int | None = None
 ) -> Posterior:
     """Return the posterior of a member, once its settings fit the tensors that are there."""
-    _check_size(partial(parameters_of, columns=columns), run, tensors, path)
+    _check_size(partial(build.parameters_of, columns=columns), run, tensors, path)
     largest = max((size for tensor in tensors.values() for size in tensor.shape), default=1)
     for key, value in run.method.model_dump().items():
         if isinstance(value, int) and key != "samples" and value > max(largest, MOST_SAMPLES):
             raise InputError(f"method.{key}={value:,} is of no model of these tensors", file=path)
     try:
-        model = build_model(run.model, run.seed, pretrained=False, columns=columns).to(device)
+        model = build.build_model(run.model, run.seed, pretrained=False, columns=columns).to(device)
         posterior: Posterior = METHODS[run.method.name].build(model, run, LIKELIHOOD)
     except (RuntimeError, MemoryError) as error:
         raise InputError(f"its settings give no posterior ({one_line(error)})", file=path) from None
@@ -199,8 +192,8 @@ def read_extractor(run: Run, device: torch.device, path: Path) -> Extractor | No
     if run.model.trained != "head":
         return None
     tensors = read_tensors(path)
-    _check_size(parameters_of_trunk, run, tensors, path)
-    trunk = build_trunk(run.model, pretrained=False)
+    _check_size(build.parameters_of_trunk, run, tensors, path)
+    trunk = build.build_trunk(run.model, pretrained=False)
     with taking_over(path, EXPORT_AGAIN):
         trunk.trunk.load_state_dict(tensors)
     return Extractor(run.model, device, trunk.to(device))
@@ -209,7 +202,7 @@ def read_extractor(run: Run, device: torch.device, path: Path) -> Extractor | No
 def read_scale(path: Path, run: Run, columns: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return mean and std of what the networks read; `InputError` where they do not fit the run."""
     scale = read_tensors(path, ("mean", "std"))
-    length = columns or (feature_width(run.model) if run.model.trained == "head" else 3)
+    length = columns or (build.feature_width(run.model) if run.model.trained == "head" else 3)
     for tensor in (scale["mean"], scale["std"]):
         if tuple(tensor.shape) != (length,) or tensor.dtype != torch.float32:
             raise InputError(f"mean and std are not {length} numbers each (float32)", file=path)
@@ -226,10 +219,8 @@ def _check_size(count: Callable[[ModelConfig], int], run: Run, tensors: Mapping[
     except RuntimeError:  # a tensor of more bytes than can be counted
         raise InputError(f"'{run.model.name}' of these settings does not fit into memory", file=path) from None
     if needed > found:
-        raise InputError(
-            f"holds the tensors of another network ({found:,} values; '{run.model.name}' has {needed:,} parameters)",
-            file=path,
-        )
+        sizes = f"{found:,} values; '{run.model.name}' has {needed:,} parameters"
+        raise InputError(f"holds the tensors of another network ({sizes})", file=path)
 
 
 def one_line(error: Exception) -> str:

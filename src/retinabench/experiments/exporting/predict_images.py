@@ -101,13 +101,13 @@ def _predict_rows(model: ExportedModel, source: Path, out: Path, image: str | No
         if values is None:
             hint = nearest(one.column, list(columns)[:20])
             raise check.fail(one.column, None, "is missing, and the model reads it", hint)
-        if (values.dtype.kind == "U") != isinstance(one.fill, str):
+        words = isinstance(one.fill, str)
+        if (values.dtype.kind == "U") != words:
             if not is_missing(values).all():
-                was, now = ("words", "numbers") if isinstance(one.fill, str) else ("numbers", "words")
-                raise check.fail(
-                    one.column, None, f"holds {now}, and the model was trained on {was}", "Correct its cells."
-                )
-            columns[one.column] = np.full(len(values), "" if isinstance(one.fill, str) else np.nan)
+                was, now = ("words", "numbers") if words else ("numbers", "words")
+                problem = f"holds {now}, and the model was trained on {was}"
+                raise check.fail(one.column, None, problem, "Correct its cells.")
+            columns[one.column] = np.full(len(values), "" if words else np.nan)
     inputs = encoded(columns, model.features)
     if image is not None and image not in columns:
         raise check.fail(image, None, "is missing", nearest(image, list(columns)[:20]))
@@ -122,8 +122,25 @@ def _predict_rows(model: ExportedModel, source: Path, out: Path, image: str | No
 
 
 def _write(model: ExportedModel, predictions: Predictions, out: Path, labelled: bool) -> Path:
-    """Write predictions, and beside them the referral list, whose path is returned."""
-    _write_predictions(predictions, out, labelled)
+    """Write predictions, and beside them the referral list, whose path is returned.
+
+    Labels that are not known are empty, as `retinabench monitor` reads them.
+    """
+    if labelled:
+        write_predictions(predictions, out)
+    else:
+        table = to_table(predictions)
+        place = table.column_names.index("label")
+        table = table.set_column(place, "label", pa.nulls(len(predictions), pa.int8()))
+        if out.suffix == ".csv" and predictions.samples > 1:
+            table = table.drop_columns(["probs"])
+            for number, values in enumerate(predictions.probs.T):
+                table = table.append_column(f"prob_{number}", pa.array(values))
+        with atomic_write(out) as handle:
+            if out.suffix == ".parquet":
+                pa.parquet.write_table(table, handle)
+            else:
+                handle.write(csv_text([table.column_names, *zip(*table.to_pydict().values(), strict=True)]).encode())
     if model.rule is None:
         call = called(predictions.prob, ABOVE_HALF)
         ordered = listed(predictions, referral_uncertainty(predictions, exact=True)[0], call, None)
@@ -146,20 +163,8 @@ def _names(files: Files, source: Path) -> list[str]:
 
 def _predicted(model: ExportedModel, files: Files, names: Sequence[str], progress: Progress) -> Predicted:
     """Return which images are predicted, why others are not, which have one colour, P(referable) (n, S), and own uncertainty (n,)."""
-    kept: list[int] = []
-    refused: list[str] = []
-    uniform: list[str] = []
-    images: list[NDArray[np.uint8]] = []
-    probs: list[NDArray[np.float64]] = []
-    own: list[NDArray[np.float64]] = []
-
-    def predict() -> None:
-        samples, uncertainty = model.predict_both(np.stack(images))
-        probs.append(samples)
-        if uncertainty is not None:
-            own.append(uncertainty)
-        images.clear()
-
+    kept, refused, uniform = list[int](), list[str](), list[str]()
+    images, found = list[NDArray[np.uint8]](), list[tuple[NDArray[np.float64], NDArray[np.float64] | None]]()
     with progress.track("Predicting", len(names), unit="images") as advance:
         for number, name in enumerate(names):
             try:
@@ -171,12 +176,12 @@ def _predicted(model: ExportedModel, files: Files, names: Sequence[str], progres
                     uniform.append(name)
             except InputError as error:
                 refused.append(str(error))
-            if len(images) == PREDICT_BATCH:
-                predict()
+            if len(images) == PREDICT_BATCH or (images and number + 1 == len(names)):
+                found.append(model.predict_both(np.stack(images)))
+                images.clear()
             advance(1)
-    if images:
-        predict()
-    samples = np.concatenate(probs) if probs else np.empty((0, 1))
+    samples = np.concatenate([one for one, _ in found]) if found else np.empty((0, 1))
+    own = [one for _, one in found if one is not None]
     return kept, refused, uniform, samples, np.concatenate(own) if own else None
 
 
@@ -195,22 +200,3 @@ def _about(model: ExportedModel, probs: NDArray[np.float64]) -> JsonObject:
         "seed": run.seed, "members": len(model.members), "trained_on": run.data, "version": __version__,
         "config_hash": model.config_hash, "weights": model.weights, "samples": probs.shape[1],
     }  # fmt: skip
-
-
-def _write_predictions(predictions: Predictions, out: Path, labelled: bool) -> None:
-    """Write predictions; labels that are not known are empty, as `retinabench monitor` reads them."""
-    if labelled:
-        write_predictions(predictions, out)
-        return
-    table = to_table(predictions)
-    place = table.column_names.index("label")
-    table = table.set_column(place, "label", pa.nulls(len(predictions), pa.int8()))
-    if out.suffix == ".csv" and predictions.samples > 1:
-        table = table.drop_columns(["probs"])
-        for number, values in enumerate(predictions.probs.T):
-            table = table.append_column(f"prob_{number}", pa.array(values))
-    with atomic_write(out) as handle:
-        if out.suffix == ".parquet":
-            pa.parquet.write_table(table, handle)
-        else:
-            handle.write(csv_text([table.column_names, *zip(*table.to_pydict().values(), strict=True)]).encode())

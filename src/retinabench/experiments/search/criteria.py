@@ -14,37 +14,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import classification, published, referral_curves
 from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.image_sets import SET_LABELS, ImageSet
 from retinabench.metrics.published import balanced_rows
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.scoring import RULES
 from retinabench.predictions.table import Predictions
 
 DRAW = 0  # seed of the duplication under published rules, the same for all trials of a search
-
-
-@dataclass(frozen=True)
-class CriterionValue:
-    """The value of a criterion, and the reason where it is NaN."""
-
-    value: float
-    why: str = ""
+Value = tuple[float, str]  # of a criterion, and the reason where it is NaN
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """A named criterion: a score of a set of the validation images.
-
-    function: (validation images, rules) -> value or why not; shifted: needs shifted images.
-    """
+    """A named criterion: a score of a set of the validation images, `function`: (validation images, rules) -> value; shifted: needs shifted images."""
 
     name: str
     score: str
     set: str
-    function: Callable[[Predictions, str], CriterionValue]
+    function: Callable[[Predictions, str], Value]
     shifted: bool = False
 
     @property
@@ -53,52 +41,37 @@ class Criterion:
         return f"{SCORES[self.score].label}, {SET_LABELS[self.set].lower()} validation"
 
 
-def measure(name: str, predictions: Predictions, rules: str) -> CriterionValue:
-    """Return a criterion's value, or why it has none; only validation rows count."""
-    chosen = find_criterion(name, rules)
+def measure(name: str, predictions: Predictions, rules: str) -> Value:
+    """Return a criterion's value, or NaN and why it has none; only validation rows count."""
     validation = predictions.select(split="validation")
     if validation is None:
-        return CriterionValue(np.nan, "there are no validation images")
-    return chosen.function(validation, rules)
+        return np.nan, "there are no validation images"
+    return CRITERIA[name].function(validation, rules)
 
 
-def find_criterion(name: str, rules: str) -> Criterion:
-    """Return the criterion of a name; raises `InputError` where it or the rules are unknown."""
-    if name not in CRITERIA:
-        raise InputError(f"unknown criterion '{name}'", hint=nearest(name, CRITERIA))
-    if rules not in RULES:
-        raise InputError(f"unknown rules '{rules}'", hint=nearest(rules, RULES))
-    return CRITERIA[name]
-
-
-def _in_domain_auroc(validation: Predictions, rules: str) -> CriterionValue:
+def _in_domain_auroc(validation: Predictions, rules: str) -> Value:
     """The number is the same under both rules, up to the last bits."""
     part = validation.select(domain="in_domain")
     if part is None:
-        return CriterionValue(np.nan, "there are no in-domain validation images")
+        return np.nan, "there are no in-domain validation images"
     positive = int(part.label.sum())
     if positive in (0, len(part)):
-        why = f"one class only: {positive} of {len(part)} in-domain validation images are positive"
-        return CriterionValue(np.nan, why)
-    if rules == "published":
-        value = published.auroc(part.label, part.prob)
-        return CriterionValue(np.nan if value is None else value)
-    return CriterionValue(classification.auroc(part.label, part.prob))
+        return np.nan, f"one class only: {positive} of {len(part)} in-domain validation images are positive"
+    value = (published if rules == "published" else classification).auroc(part.label, part.prob)
+    return np.nan if value is None else value, ""
 
 
-def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> CriterionValue:
+def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> Value:
     shifted = validation.domain == "shifted"
     for name, count in (("shifted", shifted.sum()), ("in-domain", (~shifted).sum())):
         if not count:
-            return CriterionValue(np.nan, f"there are no {name} validation images")
+            return np.nan, f"there are no {name} validation images"
     values, _ = referral_uncertainty(validation, "auto", exact=rules == "published")
     if rules == "corrected":
-        area = referral_curves.area_of(ImageSet("balanced", validation, values).whole, "accuracy")
-        return CriterionValue(float(area))
+        return float(referral_curves.area_of(ImageSet("balanced", validation, values).whole, "accuracy")), ""
     # The released joint set is the in-domain images, then the shifted ones.
     rows = balanced_rows(shifted, DRAW)
-    curve = published.referral_curve(validation.label[rows], validation.prob[rows], values[rows], "accuracy")
-    return CriterionValue(curve.area)
+    return published.referral_curve(validation.label[rows], validation.prob[rows], values[rows], "accuracy").area, ""
 
 
 CRITERIA: dict[str, Criterion] = {

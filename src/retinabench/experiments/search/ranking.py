@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from retinabench.core.errors import WorkError
 from retinabench.core.files import write_bytes, write_json
@@ -72,16 +71,11 @@ class TrialRanking:
             raise WorkError(f"none of {len(self.rows)} trials has a value of {self.criterion}.{reason}")
         return self.rows[0]
 
-    @property
-    def best(self) -> Run:
-        """The best trial's run. Raises `WorkError` where no trial has a value."""
-        return self.first.run
-
 
 def in_order(rows: Iterable[Trial]) -> list[Trial]:
     """Sort trials: by value; then those without a value; diverged; out of memory; failed."""
     return sorted(
-        rows, key=lambda row: (STATES[row.state], not row.ranked, -row.value if row.ranked else 0.0, row.trial)
+        rows, key=lambda one: (STATES[one.state], not one.ranked, -one.value if one.ranked else 0.0, one.trial)
     )
 
 
@@ -134,13 +128,10 @@ def write_ranking(ranking: TrialRanking, folder: Path) -> list[Path]:
         for place, row in enumerate(ranking.rows, start=1)
     ]  # fmt: skip
     content = {
-        "schema": SCHEMA,
-        "criterion": ranking.criterion,
-        "title": CRITERIA[ranking.criterion].title,
-        "rules": ranking.rules,
+        "schema": SCHEMA, "criterion": ranking.criterion, "title": CRITERIA[ranking.criterion].title, "rules": ranking.rules,
         "space": ranking.space.to_dict(),
         "rows": [cells | {"values": row.values} for cells, row in zip(rows, ranking.rows, strict=True)],
-    }
+    }  # fmt: skip
     table = ([*one.values(), *row.values.values()] for one, row in zip(rows, ranking.rows, strict=True))
     files = [folder / "ranking.csv", folder / "ranking.json"]
     write_bytes(files[0], csv_bytes([*rows[0], *ranking.space], table))
@@ -175,22 +166,16 @@ def _literal(value: Any) -> str:
 
 @drawing()
 def write_figure(ranking: TrialRanking, folder: Path) -> list[Path]:
-    """Write the criterion over each parameter as SVG and PNG; return the files."""
-    return save(marginals(ranking), folder / FIGURE)
-
-
-def marginals(ranking: TrialRanking) -> Figure:
-    """Draw the criterion over each parameter, a panel for each; a cross below the axis is a trial without a value."""
+    """Draw the criterion over each parameter as SVG and PNG, a panel for each; a cross below the axis is a trial without a value."""
     columns = min(4, len(ranking.space))
     rows = math.ceil(len(ranking.space) / columns)
     figure, grid = canvas(max(LEAST, 70 + 215 * columns), 60 + 205 * rows, rows, columns, text=11)
     panels = [axes for line in grid for axes in line]
-    names = short_names(ranking.space)
-    for number, axes in enumerate(panels):
-        if number >= len(names):
-            axes.axis("off")
-            continue
-        _panel(axes, ranking, list(ranking.space)[number], names[number])
+    for axes in panels[len(ranking.space) :]:
+        axes.axis("off")
+    for number, (key, name) in enumerate(zip(ranking.space, short_names(ranking.space), strict=True)):
+        axes = panels[number]
+        _panel(axes, ranking, key, name)
         if number % columns:
             axes.tick_params(labelleft=False)
     ranked = sum(row.ranked for row in ranking.rows)
@@ -199,7 +184,7 @@ def marginals(ranking: TrialRanking) -> Figure:
     title = CRITERIA[ranking.criterion].title
     without = f"; {lost} without a value (crosses)" if lost else ""
     figure.suptitle(f"{title} ({ranking.rules}): {ranked} trials{best}{without}", x=0.01, ha="left", fontsize=11)
-    return figure
+    return save(figure, folder / FIGURE)
 
 
 def _panel(axes: Axes, ranking: TrialRanking, key: str, name: str) -> None:

@@ -28,7 +28,7 @@ from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import PROTOCOL, Run, load_run
 from retinabench.experiments.engines.scheduler import Job, JobEngine
 from retinabench.experiments.many import Item, Result, ResultTable, run_many
-from retinabench.experiments.search.criteria import CRITERIA, Criterion, find_criterion, measure
+from retinabench.experiments.search.criteria import CRITERIA, Criterion, measure
 from retinabench.experiments.search.ranking import Trial, TrialRanking, in_order
 from retinabench.experiments.search.space import Point, Space, points
 from retinabench.metrics.scoring import RULES
@@ -52,10 +52,9 @@ def search(
     progress: Progress = QUIET,
 ) -> TrialRanking:
     """Compute what is missing of trials 0 … trials - 1 below `out`, all with the seed of `base`, and rank them, the best first."""
-    chosen = find_criterion(criterion, rules)
     runs = trial_runs(base, space, trials, seed)
     task = load_task(base.data, base.task, base.shifted)
-    check_images(chosen, task, task.name)
+    check_images(CRITERIA[criterion], task, task.name)
     score = f"{criterion}/{rules}"
 
     def described(result: Result) -> str:
@@ -206,10 +205,10 @@ def all_criteria(folder: Path) -> tuple[dict[str, float | None], dict[str, str]]
     whys: dict[str, str] = {}
     for name in CRITERIA:
         for rules in RULES:
-            found = measure(name, predictions, rules)
-            scores[f"{name}/{rules}"] = found.value if math.isfinite(found.value) else None
-            if found.why:
-                whys[f"{name}/{rules}"] = found.why
+            value, why = measure(name, predictions, rules)
+            scores[f"{name}/{rules}"] = value if math.isfinite(value) else None
+            if why:
+                whys[f"{name}/{rules}"] = why
     return scores, whys
 
 
@@ -217,25 +216,17 @@ def all_criteria(folder: Path) -> tuple[dict[str, float | None], dict[str, str]]
 
 
 def trial_runs(base: Run, space: Space, trials: int, seed: int) -> list[Run]:
-    """Return the runs of all trials: `base` with the values of the space's points."""
-    check_space(base, space)
-    return [
-        _vary(base, values, space, f"trial {number}: ") for number, values in enumerate(points(space, 0, trials, seed))
-    ]
-
-
-def check_space(base: Run, space: Space) -> None:
-    """Raise `InputError` naming file and key where the run has no such key, or refuses an end of a range."""
-    known = [
-        key for key in values_of(base) if key not in FIXED and not (key.startswith("method.") and key.endswith(".name"))
-    ]
+    """Return the runs of all trials: `base` with the values of the space's points; what it refuses is named with file and key."""
+    known = [key for key in values_of(base) if key not in FIXED]
+    known = [key for key in known if not (key.startswith("method.") and key.endswith(".name"))]
     for key, parameter in space.parameters.items():
         if key not in known:
-            raise InputError(
-                f"unknown key '{key}' for the method '{base.method.name}'", file=space.file, hint=nearest(key, known)
-            )
-        for value in parameter.bounds():
+            problem = f"unknown key '{key}' for the method '{base.method.name}'"
+            raise InputError(problem, file=space.file, hint=nearest(key, known))
+        for value in parameter.bounds():  # the run may refuse an end of a range
             _vary(base, {key: value}, space, "")
+    every = enumerate(points(space, 0, trials, seed))
+    return [_vary(base, values, space, f"trial {number}: ") for number, values in every]
 
 
 def values_of(run: Run) -> JsonObject:

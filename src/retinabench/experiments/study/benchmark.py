@@ -41,12 +41,9 @@ def benchmark(
         summary = summarise(study, out, chosen, entries, progress)
         write_outputs(study, out, entries, progress, writes=writes)
     progress.say(f"done in {time.perf_counter() - began:.0f} s")
-    failed = sorted({f"{e.task}/{e.method}" for e in entries if e.lacking})
-    if failed:
-        raise WorkError(
-            f"{out}: runs of {', '.join(failed)} failed (see summary.md); all others are done. "
-            "The same command tries them again."
-        )
+    if failed := sorted({f"{e.task}/{e.method}" for e in entries if e.lacking}):
+        problem = f"{out}: runs of {', '.join(failed)} failed (see summary.md); all others are done"
+        raise WorkError(f"{problem}. The same command tries them again.")
     return summary
 
 
@@ -57,24 +54,18 @@ def write_outputs(
     files = list(dict.fromkeys(file for entry in entries for file in entry.files))
     if not files:
         return
+    settings = EvaluationSettings(study.rules, study.bootstrap, study.seed)
     if "tables" in writes:
-        write_tables(
-            files, out / "tables", rules=study.rules, bootstrap=study.bootstrap, seed=study.seed, progress=progress
-        )
-    for task, criterion in dict.fromkeys((entry.task, entry.criterion) for entry in entries if "pages" in writes):
+        place, seed = out / "tables", study.seed
+        write_tables(files, place, rules=study.rules, bootstrap=study.bootstrap, seed=seed, progress=progress)
+    for task, criterion in dict.fromkeys((e.task, e.criterion) for e in entries if e.files and "pages" in writes):
         mine = [e for e in entries if (e.task, e.criterion) == (task, criterion) and e.files]
-        if not mine:
-            continue
-        prepared = open_task(study, task, out).data
         with progress.track(f"Page of {task}, {criterion}", 100, unit="%") as advance:
             write_report(
                 {e.name: [read_predictions(file) for file in dict.fromkeys(e.files)] for e in mine},
-                out / "report" / task / criterion,
-                EvaluationSettings(study.rules, study.bootstrap, study.seed),
-                title=f"{study.title}: {task}, {criterion_title(criterion)}",
-                images=prepared.image,
-                progress=percent_steps(advance),
-            )
+                out / "report" / task / criterion, settings, title=f"{study.title}: {task}, {criterion_title(criterion)}",
+                images=open_task(study, task, out).data.image, progress=percent_steps(advance),
+            )  # fmt: skip
 
 
 # EyePACS train, Public, Private; APTOS validation and test, by pairs of eyes.
@@ -99,10 +90,9 @@ def country_study(
     of the published number of images.
     """
     if (source is None) == (draw is None):
-        raise InputError(
-            "the images are neither named nor to be drawn" if draw is None else "drawn images have no source",
-            hint="Name the folder that holds eyepacs/ and aptos/ by --source, or --draw a share of their number.",
-        )
+        problem = "the images are neither named nor to be drawn" if draw is None else "drawn images have no source"
+        hint = "Name the folder that holds eyepacs/ and aptos/ by --source, or --draw a share of their number."
+        raise InputError(problem, hint=hint)
     recipe, data, shifted = Recipe(size, PREPROCESS[network]), out / "data", {}
     if source is None:
         eyepacs = data / "drawn"

@@ -123,16 +123,10 @@ class Study(Frozen):
     @field_validator("tasks", "methods")
     @classmethod
     def _labels(cls, given: JsonObject) -> JsonObject:
-        for label in given:
+        for label, one in given.items():
             if not re.fullmatch(LABEL, label) or len(label) > 100:
                 raise ValueError(f"'{label}' cannot name a folder: use letters, digits, '_', '-' and '.'")
-        return given
-
-    @field_validator("tasks")
-    @classmethod
-    def _tasks(cls, given: dict[str, StudyTask]) -> dict[str, StudyTask]:
-        for label, task in given.items():
-            if (name := task.task or label) not in TASKS:
+            if isinstance(one, StudyTask) and (name := one.task or label) not in TASKS:
                 raise ValueError(f"unknown task '{name}'. {nearest(name, TASKS)}")
         return given
 
@@ -158,13 +152,11 @@ class Study(Frozen):
         if self.folds == 1 or (self.repeats > 1 and not self.folds):
             raise ValueError("a cross-validation needs folds = 2 or more; repeats are those of its division")
         if self.folds and self.trials:
-            raise ValueError(
-                "a search chooses by images that cross-validation would test on. Set trials = 0, or folds = 0"
-            )
+            either = "Set trials = 0, or folds = 0"
+            raise ValueError(f"a search chooses by images that cross-validation would test on. {either}")
         if math.comb(self.seeds, self.ensemble) > MOST_ENSEMBLES:
-            raise ValueError(
-                f"{self.seeds} seeds form more than {MOST_ENSEMBLES:,} ensembles of {self.ensemble}. Lower seeds"
-            )
+            more = f"more than {MOST_ENSEMBLES:,} ensembles of {self.ensemble}"
+            raise ValueError(f"{self.seeds} seeds form {more}. Lower seeds")
         for label, method in self.methods.items():
             if self.trials and method.space is None:
                 raise ValueError(f"methods.{label}: a method that is searched needs a 'space'")
@@ -192,13 +184,10 @@ class Study(Frozen):
 
 def read_study(source: str | Path, overrides: Sequence[str] = (), tasks: JsonObject | None = None) -> Study:
     """Read a study, then apply `key=value` settings; `tasks` take the place of its own."""
-    if Path(source).suffix == ".toml":
-        file = Path(source)
-    else:
-        known = study_presets()
-        if str(source) not in known:
-            raise InputError(f"unknown study '{source}'", hint=f"{nearest(str(source), known)} Or name a .toml file.")
-        file = known[str(source)]
+    name, known = str(source), study_presets()
+    if name not in known and Path(source).suffix != ".toml":
+        raise InputError(f"unknown study '{name}'", hint=f"{nearest(name, known)} Or name a .toml file.")
+    file = known.get(name, Path(source))
     tree = read_toml(file) | ({} if tasks is None else {"tasks": tasks})
     for word in overrides:
         override(tree, word)

@@ -95,18 +95,13 @@ def _line(study: Study, cell: StudyCell, out: Path, device: str) -> PlanLine:
         sizes = {**sizes, "train": 1}
     run, folds = cell.base, study.folds or 1
     predictions = prediction_bytes(sizes, run.method.samples)
+    # Of posterior.pt; that of a variational method takes twice as many.
+    posterior = 4 * parameters_of(_trained(run).model)
     pooled = len(ensembles(study)) * study.ensemble + len(study.run_seeds)
     return PlanLine(
-        task=cell.task,
-        method=cell.method,
-        trials=len(known),
-        runs=most_runs(study),
-        done=done,
-        seconds=folds * operations(run, sizes, side) / SPEED[device],
-        # Of posterior.pt; that of a variational method takes twice as many.
-        bytes=folds * (4 * parameters_of(_trained(run).model) + predictions + ALLOWANCE),
-        pooled=len(study.choices) * pooled * predictions,
-    )
+        cell.task, cell.method, len(known), most_runs(study), done, folds * operations(run, sizes, side) / SPEED[device],
+        folds * (posterior + predictions + ALLOWANCE), len(study.choices) * pooled * predictions,
+    )  # fmt: skip
 
 
 def _images(study: Study, label: str, out: Path) -> tuple[dict[str, int], int, Task | None]:
@@ -116,11 +111,11 @@ def _images(study: Study, label: str, out: Path) -> tuple[dict[str, int], int, T
         records = synthetic.records(None, given.draw.images, given.draw.seed)
         divided = TASKS[given.task or label].divide(records)
         return {name: len(rows) for name, rows in divided.items()}, given.draw.size, None
-    if given.draw is None and not all(prepared(Path(one)) for one in (given.data, given.shifted) if one):
-        assert given.data is not None
+    if given.data is not None and not all(prepared(Path(one)) for one in (given.data, given.shifted) if one):
+        data = Path(given.data)
         shifted = None if given.shifted is None else given.shifted_dataset or Path(given.shifted).name
-        sizes = expected_sizes(given.task or label, given.dataset or Path(given.data).name, shifted)
-        return sizes, open_prepared(Path(given.data)).size if prepared(Path(given.data)) else SIZE, None
+        sizes = expected_sizes(given.task or label, given.dataset or data.name, shifted)
+        return sizes, open_prepared(data).size if prepared(data) else SIZE, None
     task = open_task(study, label, out)
     return {name: len(rows) for name, rows in task.splits.items()}, task.data.size, task
 
@@ -133,7 +128,10 @@ def operations(run: Run, sizes: dict[str, int], side: int) -> float:
     trained alone the trunk is passed once per image, and the head is not counted.
     """
     run = _trained(run)
-    once = _pass(run, side)
+    network = shapes(run.model)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():  # counted without computing it
+        network.eval()(torch.empty(1, 3, side, side, device=next(network.parameters()).device))
+    once = float(counter.get_total_flops())
     predicted = sum(sizes.get(split, 0) for split in PREDICTED)
     if run.model.trained == "head":
         return once * (sizes["train"] + predicted)
@@ -143,13 +141,9 @@ def operations(run: Run, sizes: dict[str, int], side: int) -> float:
     return once * (3 * gradients + validated + predicted * run.method.samples)
 
 
-def _pass(run: Run, side: int) -> float:
-    """Return the operations of one forward pass of one image, counted without computing it."""
-    network = shapes(run.model)
-    where = next(network.parameters()).device
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network.eval()(torch.empty(1, 3, side, side, device=where))
-    return float(counter.get_total_flops())
+def prediction_bytes(sizes: dict[str, int], samples: int) -> int:
+    """Return the bytes of a predictions file: samples are stored as float64, which hardly compress."""
+    return sum(sizes.get(split, 0) for split in PREDICTED) * (8 * samples + ROW_BYTES)
 
 
 def _trained(run: Run) -> Run:
@@ -157,11 +151,6 @@ def _trained(run: Run) -> Run:
     while members := member_runs(run):
         run = members[0]
     return run
-
-
-def prediction_bytes(sizes: dict[str, int], samples: int) -> int:
-    """Return the bytes of a predictions file: samples are stored as float64, which hardly compress."""
-    return sum(sizes.get(split, 0) for split in PREDICTED) * (8 * samples + ROW_BYTES)
 
 
 # ------------------------------------------------------------------------------- what the terminal shows
@@ -172,10 +161,9 @@ def plan_table(plan: StudyPlan) -> Table:
     heads = ("trials", "other runs, at most", "done", "left", "each", "hours left", "disk left")
     rows = []
     for line in plan.lines:
-        counts = (line.trials, line.runs, line.done, line.left)
-        disk = line.left * line.bytes + line.pooled
-        cost = (duration(line.seconds), f"{line.left * line.seconds / 3600:.3g}", size(disk))
-        rows.append(Row(line.task, [Cell(str(text)) for text in (line.method, *counts, *cost)]))
+        disk, hours = line.left * line.bytes + line.pooled, f"{line.left * line.seconds / 3600:.3g}"
+        texts = (line.method, line.trials, line.runs, line.done, line.left, duration(line.seconds), hours, size(disk))
+        rows.append(Row(line.task, [Cell(str(text)) for text in texts]))
     sums = [sum(getattr(line, name) for line in plan.lines) for name in ("trials", "runs", "done", "left")]
     total = ("", *sums, "", f"{plan.seconds / 3600:.3g}", size(plan.bytes))
     rows.append(Row("all", [Cell(str(text)) for text in total], rule=True))
@@ -205,8 +193,7 @@ def duration(seconds: float) -> str:
     """Write seconds as `45 s`, `12 min`, `3.5 h` or `4.2 days`."""
     for limit, divisor, unit in ((90, 1, "s"), (5400, 60, "min"), (48 * 3600, 3600, "h")):
         if seconds < limit:
-            value = seconds / divisor
-            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+            return f"{seconds / divisor:.{int(seconds < 10 * divisor)}f} {unit}"
     return f"{seconds / 86400:.1f} days"
 
 

@@ -9,6 +9,7 @@ They are all that scores, tables and pages read; any of them can be handed on.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -19,7 +20,7 @@ import pyarrow.parquet
 
 from retinabench.core.files import remove, state
 from retinabench.experiments.study.definition import Study
-from retinabench.experiments.study.study import Chosen, is_tuned
+from retinabench.experiments.study.study import Chosen
 from retinabench.methods.composed import Ensemble
 from retinabench.predictions.columns import read_metadata
 from retinabench.predictions.io import METADATA_KEY, read_predictions, write_predictions
@@ -65,12 +66,8 @@ def label_predictions(study: Study, out: Path, chosen: Sequence[Chosen]) -> list
 def method_titles(chosen: Sequence[Chosen]) -> dict[tuple[str, str], str]:
     """What readers call a method of a task: its title, with its label where two would be called the same."""
     titles = {(choice.cell.task, choice.cell.method): choice.cell.base.method.describe() for choice in chosen}
-    return {
-        (task, method): f"{name} ({method})"
-        if sum(other == name for (where, _), other in titles.items() if where == task) > 1
-        else name
-        for (task, method), name in titles.items()
-    }
+    counts = Counter((task, name) for (task, _), name in titles.items())
+    return {key: f"{name} ({key[1]})" if counts[key[0], name] > 1 else name for key, name in titles.items()}
 
 
 def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[ResultRow]:
@@ -79,7 +76,7 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[ResultR
     diverged = tuple(seed for seed, state in states.items() if state == "diverged")
     lacking = tuple(seed for seed, state in states.items() if state not in ("done", "diverged"))
     # The label of a study's task tells apart data sets under one kind of task.
-    about = {"dataset": choice.cell.task, **({"criterion": choice.criterion} if is_tuned(study) else {})}
+    about = {"dataset": choice.cell.task, **({"criterion": choice.criterion} if study.criteria else {})}
     cache: dict[int, Predictions] = {}
 
     def member(seed: int) -> Predictions:
@@ -92,7 +89,9 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[ResultR
         files = []
         for number, seeds in enumerate(sets):
             file = folder / f"{word}-{'-'.join(map(str, seeds))}.parquet"
-            stamp = _stamp(choice, seeds, name)
+            # What a labelled file depends on: the runs that it holds, and what they are called.
+            parts = [name, choice.cell.task, choice.criterion, *(choice.folders[seed].name for seed in seeds)]
+            stamp = hashlib.sha256("/".join(parts).encode()).hexdigest()[:12]
             if file not in files and not _is_current(file, stamp):
                 found = member(seeds[0])
                 if len(seeds) > 1:
@@ -108,17 +107,9 @@ def _entries(study: Study, out: Path, choice: Chosen, name: str) -> list[ResultR
             diverged, lacking, choice.why,
         )  # fmt: skip
 
-    found = [entry(name, 1, [(seed,) for seed in study.run_seeds], "seed")]
-    if study.ensemble:
-        every = ensembles(study)
-        found.append(entry(f"ensemble of {study.ensemble} {name}", study.ensemble, every, "ensemble"))
-    return found
-
-
-def _stamp(choice: Chosen, seeds: Sequence[int], name: str) -> str:
-    """What a labelled file depends on: the runs that it holds, and what they are called."""
-    content = "/".join([name, choice.cell.task, choice.criterion, *(choice.folders[seed].name for seed in seeds)])
-    return hashlib.sha256(content.encode()).hexdigest()[:12]
+    single = entry(name, 1, [(seed,) for seed in study.run_seeds], "seed")
+    pooled = entry(f"ensemble of {study.ensemble} {name}", study.ensemble, ensembles(study), "ensemble")
+    return [single, pooled] if study.ensemble else [single]
 
 
 def _is_current(file: Path, stamp: str) -> bool:

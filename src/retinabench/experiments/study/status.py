@@ -14,20 +14,10 @@ from retinabench.experiments.config import Run
 from retinabench.experiments.many import Result, read_results
 from retinabench.experiments.run_folder import describe
 from retinabench.experiments.search.search import RESULTS, training_seconds
+from retinabench.experiments.study import study as runs
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.plan import duration
-from retinabench.experiments.study.study import (
-    StudyCell,
-    cells,
-    folder_of,
-    is_drawn,
-    most_runs,
-    open_task,
-    read_choices,
-    trials,
-    with_seeds,
-    workspace,
-)
+from retinabench.experiments.study.study import StudyCell, folder_of
 from retinabench.reports.toolkit.tables import Cell, Column, Row, Table
 
 KINDS = ("done", "running", "failed", "left")
@@ -84,9 +74,10 @@ class Status:
 
 def read_status(study: Study, out: Path) -> Status:
     """Read the folder of a study without writing or waiting; `InputError` where the definition or its data are not usable."""
-    now = workspace(out).holder()
-    every = cells(study, out)
-    tasks = {label: open_task(study, label, out) if is_drawn(study, label, out) else None for label in study.tasks}
+    now = runs.workspace(out).holder()
+    every = runs.cells(study, out)
+    drawn = {label: runs.is_drawn(study, label, out) for label in study.tasks}
+    tasks = {label: runs.open_task(study, label, out) if there else None for label, there in drawn.items()}
     known = {cell.folder: read_results(cell.folder / RESULTS, None) for cell in every}
     lines = [_method_status(study, cell, tasks[cell.task], known[cell.folder], now) for cell in every]
     at_once = None
@@ -102,15 +93,15 @@ def _method_status(
     study: Study, cell: StudyCell, task: Task | None, known: dict[str, Result], now: Holder | None
 ) -> MethodStatus:
     line = MethodStatus(cell.task, cell.method)
-    searched = trials(study, cell)
+    searched = runs.trials(study, cell)
     if task is None:
-        line.trials["left"], line.runs["left"] = len(searched), most_runs(study)
+        line.trials["left"], line.runs["left"] = len(searched), runs.most_runs(study)
         return line
     names: set[str] = set()
     seconds: list[float] = []
 
-    def count(runs: Iterable[Run], into: Counter[str]) -> None:
-        for run in runs:
+    def count(some: Iterable[Run], into: Counter[str]) -> None:
+        for run in some:
             folder = folder_of(run, cell, task)
             if folder.name in names:
                 continue
@@ -124,11 +115,11 @@ def _method_status(
                 seconds.append(training_seconds(folder) if row is None else row.seconds)
 
     count(searched, line.trials)
-    chosen = read_choices(cell)
+    chosen = runs.read_choices(cell)
     current = [chosen[name] for name in study.choices if name in chosen and chosen[name].trials == study.trials]
     for one in current:
         if one.run is not None:
-            count(with_seeds(study, one.run), line.runs)
+            count(runs.with_seeds(study, one.run), line.runs)
     if undecided := len(study.choices) - len(current):
         line.runs["left"] += undecided * (len(study.run_seeds) - (cell.space is not None))
     line.seconds = sum(seconds) / len(seconds) if seconds else None

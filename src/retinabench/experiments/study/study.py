@@ -177,21 +177,16 @@ def _best_trial(study: Study, cell: StudyCell, space: Space, table: RunTable, cr
     values = points(space, 0, study.trials, study.seed)
     ranking = rank_trials(results, runs, values, criterion, study.rules, space, table.runs)
     folder = cell.folder / f"{criterion}-{study.rules}"
-    drawn, table_file = (folder / f"{FIGURE}.png").is_file(), folder / "ranking.json"
-    before = check(table_file).read_bytes() if drawn else b""
+    file = folder / "ranking.json"
+    before = check(file).read_bytes() if (folder / f"{FIGURE}.png").is_file() else b""
     write_ranking(ranking, folder)
-    if check(table_file).read_bytes() != before:
+    if check(file).read_bytes() != before:
         write_figure(ranking, folder)
     searched: Counter[str] = Counter(row.state for row in ranking.rows)
     try:
         return Chosen(cell, criterion, ranking.first.run, value=ranking.first.value, searched=searched)
     except WorkError as error:
         return Chosen(cell, criterion, None, why=str(error), searched=searched)
-
-
-def is_tuned(study: Study) -> bool:
-    """Tell whether criteria chose anything in this study."""
-    return study.choices != (UNTUNED,)
 
 
 # ------------------------------------------------------------------------------- the data of the tasks
@@ -270,10 +265,8 @@ def base_run(study: Study, task: str, method: str, out: Path, criterion: str = U
     """
     given = study.methods[method]
     source = given.tuned.get(criterion, given.config)
-    file: Path | None = None
-    tree: JsonObject = {}
-    if source is not None:
-        file, tree = find(source.replace("{rules}", study.rules).replace("{task}", task))
+    named = source and source.replace("{rules}", study.rules).replace("{task}", task)
+    file, tree = find(named) if named is not None else (None, JsonObject())
     tree = merged(merged(_tables(tree), _tables(study.base)), _tables(given.run))
     tree["method"] = _method(tree.get("method"), method, configured=file is not None)
     tree |= {

@@ -20,7 +20,7 @@ from retinabench.experiments.study.definition import UNTUNED, Study
 from retinabench.experiments.study.prediction_files import ResultRow
 from retinabench.experiments.study.study import Chosen
 from retinabench.metrics.comparison import ScoreRanking, rank_methods
-from retinabench.metrics.image_sets import SET_LABELS, SetScores
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.paired import aggregate, mean_over_subsets, ranks
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import score
@@ -99,20 +99,17 @@ def score_entries(
 
 def _published(entries: Mapping[str, ResultRow], seed: int, advance: Advance) -> dict[Key, dict[str, Sequence[float]]]:
     """Return by score the values of each entry's files by the released code, which has no intervals."""
-    scored: dict[str, list[Mapping[str, SetScores]]] = {}
+    scored: dict[str, list[dict[Key, float]]] = {name: [] for name in entries}
     for name, entry in entries.items():
         for file in entry.files:
-            scored.setdefault(name, []).append(score(read_predictions(file), "published", 0, seed).sets)
+            sets = score(read_predictions(file), "published", 0, seed).sets
+            scored[name].append({(one, k): v.value for one, of in sets.items() for k, v in of.scores.items()})
             advance(1)
     found: dict[Key, dict[str, Sequence[float]]] = {}
-    for set_name, kinds in MAIN.items():
-        for kind in kinds:
-            values: dict[str, Sequence[float]] = {}
-            for name, files in scored.items():
-                of = [sets[set_name].scores.get(kind) if set_name in sets else None for sets in files]
-                values[name] = [np.nan if one is None else one.value for one in of]
-            if np.isfinite([one for of in values.values() for one in of]).any():
-                found[set_name, kind] = values
+    for key in ((name, kind) for name, kinds in MAIN.items() for kind in kinds):
+        values = {name: [one.get(key, np.nan) for one in files] for name, files in scored.items()}
+        if np.isfinite([one for of in values.values() for one in of]).any():
+            found[key] = dict(values)
     return found
 
 
@@ -212,10 +209,8 @@ class TaskSummary:
 
     @property
     def tables(self) -> list[Table]:
-        by_set = (
-            self._table(SET_LABELS[name], [(name, kind) for kind in kinds], value_cell) for name, kinds in MAIN.items()
-        )
-        found = [*by_set, self._table("Ranks", RANKED, rank_cell)]
+        by_set = [(SET_LABELS[name], [(name, kind) for kind in kinds], value_cell) for name, kinds in MAIN.items()]
+        found = [self._table(*one) for one in (*by_set, ("Ranks", RANKED, rank_cell))]
         return [table for table in found if table is not None]
 
     def _table(self, caption: str, keys: Sequence[Key], cell: Callable[[ScoredEntry, Key], Cell]) -> Table | None:
@@ -265,27 +260,19 @@ class StudySummary:
             }
             for one in self.choices
         ]  # fmt: skip
+        tables = [
+            {
+                "task": table.task, "criterion": table.criterion, "ordered_by": table.ordered_by,
+                "entries": [entry.to_dict(self.out) for entry in table.entries],
+            }
+            for table in self.tables
+        ]  # fmt: skip
         return {
-            "schema": SCHEMA,
-            "title": study.title,
-            "version": __version__,
-            "protocol": PROTOCOL,
-            "rules": study.rules,
+            "schema": SCHEMA, "title": study.title, "version": __version__, "protocol": PROTOCOL, "rules": study.rules,
             "definition": study.model_dump(mode="json"),
             "bootstrap": 0 if study.rules == "published" else study.bootstrap,
-            "complete": self.complete,
-            "choices": choices,
-            "tables": [
-                {
-                    "task": table.task,
-                    "criterion": table.criterion,
-                    "ordered_by": list(table.ordered_by) if table.ordered_by else None,
-                    "entries": [entry.to_dict(self.out) for entry in table.entries],
-                }
-                for table in self.tables
-            ],
-            "notes": self.notes,
-        }
+            "complete": self.complete, "choices": choices, "tables": tables, "notes": self.notes,
+        }  # fmt: skip
 
 
 def summarise(
@@ -320,10 +307,8 @@ def summary_tables(summary: StudySummary) -> Iterator[Table]:
         keys = [key for key in LEADS if any(key in entry.scores for entry in found.entries)]
         lead = found.ordered_by or RANKED[0]
         columns = [*(score_column(key, with_set=True) for key in keys), Column("rank")]
-        rows = [
-            Row(one.entry.name, [*(value_cell(one, key) for key in keys), rank_cell(one, lead)])
-            for one in found.entries
-        ]
+        cells = [[*(value_cell(one, key) for key in keys), rank_cell(one, lead)] for one in found.entries]
+        rows = [Row(one.entry.name, of) for one, of in zip(found.entries, cells, strict=True)]
         yield Table.of(found.title, columns, rows, row_header="method")
 
 
@@ -354,18 +339,15 @@ def rank_cell(entry: ScoredEntry, key: Key) -> Cell:
 
 
 def _chosen_values(choice: Chosen) -> Mapping[str, object] | None:
-    keys = list(choice.cell.space or ())
-    if not choice.run:
-        return None
-    values = values_of(choice.run)
-    return {key: values[key] for key in keys}
+    values = values_of(choice.run) if choice.run else None
+    return values and {key: values[key] for key in choice.cell.space or ()}
 
 
 def _notes(study: Study, chosen: Sequence[Chosen]) -> Iterator[str]:
     for choice in chosen:
-        bad = {state: n for state, n in choice.searched.items() if state != "done"}
+        bad = [f"{n} {state.replace('_', ' ')}" for state, n in choice.searched.items() if state != "done"]
         if bad:
-            counts = ", ".join(f"{n} {state.replace('_', ' ')}" for state, n in bad.items())
+            counts = ", ".join(bad)
             yield f"{choice.cell.task}, {choice.cell.method}: of {study.trials} trials {counts}, ranked last"
         for seed, outcome in choice.outcomes.items():
             if outcome.state != "done":

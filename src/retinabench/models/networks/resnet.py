@@ -132,8 +132,10 @@ class _OfEverySecond(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, D, H, W) -> (B, outputs, H / 2, W / 2)."""
-        out: Tensor = super().forward(x[:, :, ::2, ::2])
-        return out
+        x = x[:, :, ::2, ::2]
+        for module in self:
+            x = module(x)
+        return x
 
 
 class FilterResponseNorm(nn.Module):

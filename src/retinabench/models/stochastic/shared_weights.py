@@ -164,8 +164,8 @@ class BatchEnsembleLayer(OuterProduct):
             )
             for size in channels(layer)
         )
-        copies = range(0 if layer.bias is None else members)
-        self.bias = nn.ParameterList([nn.Parameter(layer.bias.detach().clone()) for _ in copies])
+        copies = [layer.bias] * members if layer.bias is not None else []
+        self.bias = nn.ParameterList([nn.Parameter(bias.detach().clone()) for bias in copies])
         if (factor := getattr(layer.weight, "lr_factor", None)) is not None:
             for parameter in self.parameters():
                 parameter.lr_factor = factor  # type: ignore[attr-defined]
