@@ -338,10 +338,7 @@ class Remote:
 
 
 def fetch(remote: Remote, folder: Path, progress: Progress = QUIET, wait: Callable[[float], None] = time.sleep) -> Path:
-    """Download a file into a folder, or continue a download that was interrupted.
-
-    Bytes are collected in `NAME.part`, which is renamed to NAME when length and MD5 are correct.
-    """
+    """Download a file into a folder, or continue there: bytes are collected in `NAME.part`, which is renamed to NAME when length and MD5 are correct."""
     _check_address(remote.url)
     path, part = folder / remote.name, folder / f"{remote.name}.part"
     if path.is_file():

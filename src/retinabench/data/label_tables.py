@@ -111,7 +111,7 @@ def records(defined: Definition, source: Path, *, survey: Survey | None = None, 
     files = open_files(source)
     rows, folders = _labels(defined, files, survey, split)
     if defined.eyes is not None:
-        rows = _paired(rows, _eyes(defined.eyes, files, survey))
+        rows = _paired(rows, defined.eyes, files, survey)
     return placed(pair(rows, files, survey, folders if folders.any() else None), split)
 
 
@@ -150,13 +150,12 @@ def _part(table: LabelTable, files: Files, path: str, survey: Survey | None, spl
     of_grades = [table.grade] if isinstance(table.grade, str) else list(table.grade.values())
     named = (table.image, *of_grades, table.split_column, table.gradable, table.patient, table.eye)
     rows = read_table(files, path, [name for name in named if name], table.header)
-    if table.rows and len(rows) != sum(table.rows.values()) and split is None:
-        raise InputError(
-            f"has {len(rows):,} rows, not {sum(table.rows.values()):,}: the published split goes by row number and "
-            "cannot be made",
-            file=where,
-            hint=f"Use {table.file} as downloaded, or put all rows into one split, such as --split test.",
+    if table.rows and len(rows) != (published := sum(table.rows.values())) and split is None:
+        problem = (
+            f"has {len(rows):,} rows, not {published:,}: the published split goes by row number and cannot be made"
         )
+        hint = f"Use {table.file} as downloaded, or put all rows into one split, such as --split test."
+        raise InputError(problem, file=where, hint=hint)
     images = ids_of(rows, table.image, where)
     if table.gradable or table.ungradable:  # an empty grade is only good where the image is said to be ungradable
         cells = [row[1][of_grades[0]] for row in rows]
@@ -205,22 +204,15 @@ def _grade(table: LabelTable, row: Row, eye: str, where: str) -> int:
     return table.grades[word_of(row, column, where, list(table.grades))]
 
 
-def _eyes(table: EyeTable, files: Files, survey: Survey | None) -> dict[str, tuple[str, str]]:
-    """Map each image to its examination, named after both images, and its eye."""
+def _paired(rows: Records, table: EyeTable, files: Files, survey: Survey | None) -> Records:
+    """Return the records with the eyes of a table, and its examinations, named after both images, as patients; an image that it lacks is its own patient."""
     path = files.find(table.file)
-    if path is None:
-        if survey is not None:
-            survey.notes.append(f"no {table.file}, so the two eyes of a patient count as two patients")
-        return {}
+    if path is None and survey is not None:
+        survey.notes.append(f"no {table.file}, so the two eyes of a patient count as two patients")
     eyes: dict[str, tuple[str, str]] = {}
-    for _, cells in read_table(files, path, table.columns):
+    for _, cells in read_table(files, path, table.columns) if path is not None else ():
         left, right = (stem(cells[column]) for column in table.columns)
         eyes |= {left: (f"{left}+{right}", "left"), right: (f"{left}+{right}", "right")}
-    return eyes
-
-
-def _paired(rows: Records, eyes: dict[str, tuple[str, str]]) -> Records:
-    """Return the records with the patients and eyes of a table; an image that it lacks is its own patient."""
     of = [eyes.get(stem(image), (stem(image), "")) for image in rows.image_id.tolist()]
     patients, sides = (np.array(column) for column in zip(*of, strict=True))
     return replace(rows, patient_id=patients, eye=sides)

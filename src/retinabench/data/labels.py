@@ -149,10 +149,7 @@ Row = tuple[int, dict[str, str]]  # its number from 1, and its cells without sur
 
 
 def read_table(files: Files, name: str, columns: Sequence[str], header: Sequence[str] = ()) -> list[Row]:
-    """Read a CSV: comma, semicolon or tab; UTF-8 with or without a byte-order mark; blank rows are skipped.
-
-    With `header` the file has no header of its own, and a blank between its cells.
-    """
+    """Read a CSV: comma, semicolon or tab; UTF-8 with or without a byte-order mark; without blank rows. With `header` it has none of its own, and blanks between its cells."""
     where = files.where(name)
     try:
         text = files.read(name).decode("utf-8-sig")

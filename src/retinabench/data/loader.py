@@ -72,10 +72,7 @@ def augmentation(
 
 
 def flip(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Mirror each image (B, 3, H, W) left-right and upside-down, each with probability 1/2.
-
-    Left and right eyes mirror each other, and retinopathy has no upright: both keep the label true.
-    """
+    """Mirror each image (B, 3, H, W) on each axis with probability 1/2: left and right eyes mirror each other, and retinopathy has no upright, so that the label stays true."""
     for axis in (2, 3):
         chosen = torch.rand(len(images), generator=generator, device=images.device) < 0.5
         images = torch.where(chosen[:, None, None, None], images.flip(axis), images)
@@ -305,11 +302,7 @@ class ArraySource:
 
 @dataclass(frozen=True, eq=False)
 class ImageSource:
-    """Images and labels of a prepared folder.
-
-    Images travel as uint8 and become float32 (B, 3, H, W) on the device, in [0, 1] or with standardised channels.
-    Labels are float32 (B,).
-    """
+    """Images and labels of a prepared folder; images travel as uint8 and become float32 (B, 3, H, W) on the device, in [0, 1] or standardised; labels are float32 (B,)."""
 
     data: Prepared
     device: torch.device

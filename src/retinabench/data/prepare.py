@@ -136,10 +136,7 @@ def prepare(
     progress: Progress = QUIET,
     **options: Any,
 ) -> Prepared:
-    """Prepare a data set into a folder, or continue there; return it opened.
-
-    A second command in the same folder waits until the first one has finished.
-    """
+    """Prepare a data set into a folder, or continue there; return it opened. A second command in the same folder waits until the first one has finished."""
     survey = Survey(skips=on_bad == "skip")
     dataset = DATASETS.find(name)
     if dataset.read is not None and recipe.corrupt is not None and recipe.preprocess == "graham":

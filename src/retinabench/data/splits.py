@@ -119,11 +119,7 @@ def patient_disjoint(records: Records, splits: Splits) -> Splits:
 
 
 def hold_out(records: Records, rows: Rows) -> tuple[Rows, Rows]:
-    """Divide `rows` by patient into (rest, held out): of each worst grade the share `HOLD_OUT` of the patients.
-
-    A pure function of the records: no random numbers. Patients are ordered by id within their worst grade, so that
-    every grade gives its share.
-    """
+    """Divide `rows` by patient into (rest, held out): of each worst grade the share `HOLD_OUT` of the patients, who are ordered by their ids."""
     patients, of_row, worst = _patients(records, rows)
     order = np.lexsort((patients, worst))
     out = np.zeros(len(patients), bool)

@@ -56,10 +56,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A prepared data set, divided.
-
-    ``task["test"]`` or ``task["test", "shifted_test"]`` gives the `Part` that `rb.evaluate` takes.
-    """
+    """A prepared data set, divided; ``task["test"]`` or ``task["test", "shifted_test"]`` gives the `Part` that `rb.evaluate` takes."""
 
     name: str
     data: Prepared
@@ -133,11 +130,6 @@ def divide(data: Prepared, name: str, shifted: str | Path | None = None) -> Task
     if division.by_grade and not data.graded:
         raise InputError(f"holds labels without grades, and '{name}' divides by grade", file=folder)
     splits = {split: rows for split, rows in division.divide(data.records).items() if rows.size}
-    _check(name, data, splits, folder, shifted)
-    return Task(name, data, splits, tuple(_notes(division, data, splits)))
-
-
-def _check(name: str, data: Prepared, splits: Splits, folder: str | Path, shifted: str | Path | None) -> None:
     for needed in ("train", "validation", "test"):
         if needed not in splits:
             raise InputError(f"the task '{name}' finds no images for its split '{needed}'", file=folder)
@@ -148,6 +140,7 @@ def _check(name: str, data: Prepared, splits: Splits, folder: str | Path, shifte
     if shifted is not None and not (data.records.domain[used] == "shifted").any():
         hint = "Leave --shifted out, or use the task 'country_shift'; it takes splits 'validation' and 'test'."
         raise InputError(f"the task '{name}' uses none of its images", file=shifted, hint=hint)
+    return Task(name, data, splits, tuple(_notes(division, data, splits)))
 
 
 def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
@@ -186,10 +179,7 @@ def _notes(division: Division, data: Prepared, splits: Splits) -> Iterator[str]:
 
 
 def expected_sizes(name: str, dataset: str, shifted: str | None = None) -> dict[str, int]:
-    """Return how many images the splits of a task will have, by the counts of complete data sets that need not be there.
-
-    Every image counts as a patient of its own, except where the task states the published numbers.
-    """
+    """Return the sizes of a task's splits by the published ones or the counts of data sets that need not be there, where every image counts as a patient."""
     division = TASKS.find(name)
     published_on = ("eyepacs", "aptos" if division is COUNTRY_SHIFT else None)
     if division.published is not None and (dataset, shifted) == published_on:

@@ -169,10 +169,7 @@ class Run(TrainingRun, Extended):
 def load_run(
     source: str | Path | None = None, overrides: Sequence[str] = (), precision: str | None = None, **given: Any
 ) -> Run:
-    """Build a run from a TOML file or preset, then keywords, then `key=value` texts; later settings win.
-
-    Where a keyword or text names another network, settings of the preset's network that it has no choice of are left out.
-    """
+    """Build a run from a TOML file or preset, then keywords, then `key=value` texts. Another network than the preset's leaves out settings that it has no choice of."""
     file, tree = find(source) if source is not None else (None, {})
     network = dict(tree.get("model", {}))
     tree |= {key: value for key, value in given.items() if value is not None}

@@ -138,10 +138,7 @@ class RunTask(Protocol[Result]):
 
 
 def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources, weights: Path | None = None) -> Path:
-    """Compute a run, continue it, or find it done.
-
-    Of several processes that are given the same run one computes it, and the others wait. Those of `torchrun` train together.
-    """
+    """Compute a run, continue it, or find it done. Of several processes with the same run one computes it, and the others wait; those of `torchrun` train together."""
     check_likelihood(run, task.likelihood)
     device = resources.torch_device()
     if not (leads := distributed.join(device).leads):
@@ -174,8 +171,16 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
         if wanted:
             result = task.combine(run, [task.read(folder) for folder in members])
         else:
-            distributed.leader_says(leads and _take_over(sources, workspace.folder), device)
-            result = _within_memory(task, run, workspace.folder, resources)
+            if leads and sources and not (workspace.folder / POSTERIOR).is_file():
+                state = load_tensors(sources[0] / POSTERIOR, mapped=True)
+                save_tensors(workspace.folder / POSTERIOR, state)  # the trained weights of a finished run
+            distributed.wait()
+            try:
+                result = _train_and_predict(task, run, workspace.folder, resources)
+            except Exception as error:
+                if is_out_of_memory(error):  # where nothing can be cut (`data/loader.py`)
+                    raise out_of_memory(run.method.describe(), device) from None
+                raise
         if leads:
             task.write(result, run, workspace.folder)
             workspace.finish()
@@ -189,20 +194,16 @@ def execute_run(task: RunTask[Result], run: Run, out: Path, resources: Resources
 def check_likelihood(run: TrainingRun, likelihood: Likelihood) -> None:
     supported = run.method.supported()
     if likelihood.name not in supported:
-        raise InputError(
-            f"the method '{run.method.name}' does not support the likelihood {likelihood.name}, which the data ask for; it "
-            f"supports {', '.join(supported)}",
-            hint="Name another method.",
-        )
+        asked = f"the likelihood {likelihood.name}, which the data ask for; it supports {', '.join(supported)}"
+        raise InputError(f"the method '{run.method.name}' does not support {asked}", hint="Name another method.")
 
 
 def check_inputs(run: TrainingRun) -> None:
     """Refuse a method that needs images where the inputs are features or other arrays."""
     if run.method.needs_images:
-        raise InputError(
-            f"the method '{run.method.name}' needs images, and the inputs are features that are computed once, or no images",
-            hint="Name another method, or train more than the head (model.trained).",
-        )
+        inputs = "the inputs are features that are computed once, or no images"
+        hint = "Name another method, or train more than the head (model.trained)."
+        raise InputError(f"the method '{run.method.name}' needs images, and {inputs}", hint=hint)
 
 
 def member_runs(run: Run) -> list[Run]:
@@ -220,23 +221,6 @@ def trained_by(task: RunTask[Result], run: Run) -> list[Run]:
     method = METHODS[run.method.name]
     shares = task.keeps_posterior and hasattr(method, "trained_by") and not member_runs(run)
     return [method.trained_by(run)] if shares else []
-
-
-def _take_over(sources: Sequence[Path], folder: Path) -> bool:
-    """Copy the trained weights of a finished run, if there is one, into the folder of another one; return whether there is one."""
-    if sources and not (folder / POSTERIOR).is_file():
-        save_tensors(folder / POSTERIOR, load_tensors(sources[0] / POSTERIOR, mapped=True))
-    return bool(sources)
-
-
-def _within_memory(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:
-    """Train and predict; running out of memory where nothing can be cut (`data/loader.py`) is one line, too."""
-    try:
-        return _train_and_predict(task, run, folder, resources)
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise out_of_memory(run.method.describe(), resources.torch_device()) from None
-        raise
 
 
 def _train_and_predict(task: RunTask[Result], run: Run, folder: Path, resources: Resources) -> Result:

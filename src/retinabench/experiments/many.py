@@ -131,11 +131,7 @@ def run_many(
 
 
 def read_results(folder: Path, identity: Mapping[str, object] | None) -> dict[str, Result]:
-    """Read all segments: key -> row. Of several rows of one key a finished one counts, else the latest.
-
-    Raises `InputError` where rows belong to another identity, naming both, and where a line that is not the last of
-    its segment is damaged.
-    """
+    """Read all segments: key -> row, of several rows the finished or latest one. `InputError` where rows are of another identity, or a line is damaged that is not the last."""
     found: dict[str, Result] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for row in _read_segment(path, identity):
@@ -143,14 +139,10 @@ def read_results(folder: Path, identity: Mapping[str, object] | None) -> dict[st
                 result = Result(**row)
             except TypeError:  # a flipped byte in the name of a field
                 raise InputError("holds a damaged line", file=path, hint=AGAIN) from None
-            other = found.get(result.run)
-            if other is None or _rank(result) > _rank(other):
+            other = found.setdefault(result.run, result)
+            if (result.state == "done", result.ended) > (other.state == "done", other.ended):
                 found[result.run] = result
     return found
-
-
-def _rank(result: Result) -> tuple[bool, float]:
-    return result.state == "done", result.ended
 
 
 def _read_segment(path: Path, identity: Mapping[str, object] | None) -> list[JsonObject]:

@@ -149,10 +149,7 @@ class ImageRuns:
         return batches, build_model(run.model, run.seed, progress=resources.progress, columns=columns).to(device)
 
     def combine(self, run: Run, members: Sequence[Predictions]) -> Predictions:
-        """Return the predictions of a run that combines others (`execution.member_runs`).
-
-        Those of folds are joined: the test images of all, each predicted by the run that was not trained on its patient.
-        """
+        """Return the predictions of a run that combines others (`execution.member_runs`): of folds the test images of all, each predicted by the run without its patient."""
         by = run.cross_validation
         if by is not None and by.fold is None:
             tests = concatenate([

@@ -107,13 +107,8 @@ def compare_methods(
         raise InputError("holds none of the UCI sets", file=source, hint=hint)
     loaded = [read(source, name) for name in names]  # all are checked before the long work begins
     folder = Workspace(out, "UCI comparison", "comparison.json")
-    manifest = {
-        "schema": SCHEMA,
-        "epochs": epochs,
-        "seed": seed,
-        "methods": SETTINGS,
-        "optimizer": {**OPTIMIZER, "batch_size": [size for _, size in BATCHES]},
-    }
+    optimizer = {**OPTIMIZER, "batch_size": [size for _, size in BATCHES]}
+    manifest = {"schema": SCHEMA, "epochs": epochs, "seed": seed, "methods": SETTINGS, "optimizer": optimizer}
     with folder.lock():
         folder.begin(manifest)
         items = [
@@ -132,7 +127,11 @@ def compare_methods(
                     advance(1)
 
         run_many(items, compute)
-        return write_uci_report(results(out), epochs, out)
+        found = results(out)
+        write_bytes(out / "uci.csv", csv_table(found, epochs).encode())
+        write_bytes(out / "uci.md", markdown(found, epochs).encode())
+        with drawing():
+            return [out / "uci.csv", out / "uci.md", *save(draw_figure(found), out / "uci", dpi=110)]
 
 
 def results(out: Path) -> Results:
@@ -158,10 +157,7 @@ def train_split(training: SplitTraining) -> Result:
 
 
 def train_and_score(training: SplitTraining) -> Splits:
-    """Train on the training rows of a split, predict its test rows, and score the predictions by name.
-
-    Inputs and target are standardised by the training rows alone. Raises `DivergedError` where the training diverged.
-    """
+    """Train on a split, standardised by its training rows alone, and score the predictions of its test rows by name; `DivergedError` where the training diverged."""
     data = training.data
     train, test = data.train[training.split], data.test[training.split]
     inputs, targets = data.inputs[train], data.targets[train]
@@ -169,14 +165,10 @@ def train_and_score(training: SplitTraining) -> Splits:
     std[std <= 1e-12 * np.abs(mean)] = 1  # a constant column: its std is not exactly 0 after rounding
     center, scale = targets.mean(), targets.std()
     where = f"{data.name}, split {training.split}, {TITLES[training.method]}"
+    standardised = ((inputs - mean) / std, (targets - center) / scale, (data.inputs[test] - mean) / std)
+    given = (values.astype(np.float32) for values in standardised)
     try:
-        predicted = _predict(
-            run_of(training),
-            ((inputs - mean) / std).astype(np.float32),
-            ((targets - center) / scale).astype(np.float32),
-            ((data.inputs[test] - mean) / std).astype(np.float32),
-            SETS[data.name].hidden,
-        ).astype(np.float64)
+        predicted = _predict(run_of(training), *given, SETS[data.name].hidden).astype(np.float64)
     except DivergedError as error:
         raise DivergedError(f"{where}: {error}") from None
     if not np.isfinite(predicted).all():
@@ -252,14 +244,6 @@ def split_scores(target: Floats, means: Floats, variances: Floats) -> Splits:
 
 
 # ------------------------------------------------------------------------------- tables and figure
-
-
-@drawing()
-def write_uci_report(found: Results, epochs: int, out: Path) -> list[Path]:
-    """Write `uci.csv` and `uci.md` of all results, and `uci.svg` and `uci.png`; return their paths."""
-    write_bytes(out / "uci.csv", csv_table(found, epochs).encode())
-    write_bytes(out / "uci.md", markdown(found, epochs).encode())
-    return [out / "uci.csv", out / "uci.md", *save(draw_figure(found), out / "uci", dpi=110)]
 
 
 def mean_and_error(splits: Sequence[Splits], measure: str) -> tuple[float, float]:
@@ -340,10 +324,8 @@ def draw_figure(found: Results) -> Figure:
     for panel, label in zip(axes[-1], COLUMNS.values(), strict=True):
         panel.set_xlabel(label)
     dot: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 6}
-    handles = [
-        axes[0][0].errorbar([], [], color=INK, label="ours", **dot),
-        axes[0][0].errorbar([], [], color=MUTED, markerfacecolor=PAPER, label="as printed", **dot),
-    ]
+    ours = axes[0][0].errorbar([], [], color=INK, label="ours", **dot)
+    handles = [ours, axes[0][0].errorbar([], [], color=MUTED, markerfacecolor=PAPER, label="as printed", **dot)]
     figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False)
     return figure
 

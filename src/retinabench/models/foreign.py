@@ -42,10 +42,7 @@ def own_network(name: str, seed: int, outputs: int) -> nn.Module:
 
 
 def made_by(function: Callable[..., Any], name: str, seed: int, outputs: int, file: str | None = None) -> nn.Module:
-    """Call a user's function and return its network, in the layout in which it was made.
-
-    PyTorch's global generator is seeded for the call and put back afterwards, so that the weights depend on the seed alone.
-    """
+    """Call a user's function and return its network; PyTorch's global generator is seeded for the call and put back, so that the weights depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive(seed, "weights"))
         try:
@@ -158,11 +155,7 @@ class TimmNetwork(nn.Module):
 
 
 def timm_network(name: str, seed: int, outputs: int = 1, size: int | None = None) -> TimmNetwork:
-    """Return the backbone `name`, for images of `size` px where it is made for one size, with fresh weights that depend on `seed` alone.
-
-    timm's own rules initialise the backbone. They draw from PyTorch's global generator, which is therefore seeded for
-    this and put back afterwards. The last layer is drawn as in our own networks: N(0, 0.01²).
-    """
+    """Return the backbone `name`, made for images of `size` px where it needs one, initialised by timm's own rules under a seed; the last layer is N(0, 0.01²) as in ours."""
     try:
         timm = importlib.import_module("timm")
     except ImportError as error:

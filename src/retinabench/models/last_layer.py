@@ -54,10 +54,7 @@ class SplitNetwork(nn.Module):
 
 
 def last_linear(model: nn.Module) -> str | None:
-    """Return the name of the linear layer that gives the logits: the marked one, else the last; None where there is none.
-
-    A user's network may define its layers in any order; `own_network` marks the one whose outputs are the logits.
-    """
+    """Return the name of the linear layer that gives the logits, None without one: the last, or in a user's network, which defines its layers in any order, the marked one."""
     linear = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     marked = [name for name, module in linear.items() if getattr(module, "gives_logits", False)]
     return next(reversed(marked or list(linear)), None)

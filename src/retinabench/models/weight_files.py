@@ -133,10 +133,7 @@ def _refused(path: Path, error: Exception) -> InputError:
 
 
 def _tensors(content: Any, depth: int = 0) -> State:
-    """Return the tensors of a checkpoint, which may stand below a key such as 'state_dict', at most `DEEPEST` keys deep.
-
-    Of other keys, such as 'params' or 'model_ema', the one with most tensors is taken.
-    """
+    """Return the tensors of a checkpoint, at most `DEEPEST` keys deep: below a key of `NESTED`, or below the key with most of them, such as 'params' or 'model_ema'."""
     if not isinstance(content, Mapping) or depth > DEEPEST:
         return {}
     for key in NESTED:

@@ -89,10 +89,8 @@ def records(
     except InputError as error:
         if error.problem != "is missing":
             raise
-        raise InputError(
-            error.problem, file=where, column=error.column,
-            hint=f"{error.hint} Map it with --column ROLE=NAME; labels 0/1 with --column label=NAME.",
-        ) from None  # fmt: skip
+        hint = f"{error.hint} Map it with --column ROLE=NAME; labels 0/1 with --column label=NAME."
+        raise InputError(error.problem, file=where, column=error.column, hint=hint) from None
     if split is not None:  # the column is not read, so one that is spelt almost like it is not refused either
         columns = {"split": "split", **columns}
         rows = [(row, {k: v for k, v in cells.items() if k != columns["split"]}) for row, cells in rows]
@@ -112,9 +110,8 @@ def _table(files: Files, labels: str | None) -> tuple[Files, str]:
         return Files(elsewhere.parent, loose={elsewhere.name}), elsewhere.name
     tables = [name for name in files.names() if name.lower().endswith(".csv")]
     if len(tables) != 1:
-        raise InputError(
-            f"holds {len(tables)} CSV files", file=files.root, hint="Name the one with the labels: --labels FILE."
-        )
+        hint = "Name the one with the labels: --labels FILE."
+        raise InputError(f"holds {len(tables)} CSV files", file=files.root, hint=hint)
     return files, tables[0]
 
 
@@ -175,11 +172,7 @@ def _quoted(cells: Sequence[str]) -> str:
 
 
 def eye_of(cell: str) -> str | None:
-    """Return ``left``, ``right`` or, for an empty cell, an empty text; None if the cell names no eye.
-
-    Case, accents, blanks and punctuation do not matter. Numbers name no eye: 1 is the left one in some tables and the
-    right one in others.
-    """
+    """Return ``left``, ``right``, "" for an empty cell, None for one that names no eye, as a number does: 1 is the left one in some tables, the right one in others."""
     plain = unicodedata.normalize("NFKD", cell.casefold().replace("œ", "oe"))
     return EYES.get("".join(letter for letter in plain if letter.isalnum() or letter == "?"))
 

@@ -65,10 +65,7 @@ def records(source: Path, *, survey: Survey | None = None, split: str | None = N
 
 
 def read_pooled(folder: Path | None) -> ArrayDataset:
-    """Read a prepared folder of IDRiD at 224 px and pool its images to 28 px (`preprocessing.pooling`).
-
-    Targets are grades; the splits are the official ones, ``train`` and ``test`` (group ``in_domain``).
-    """
+    """Read a prepared folder of IDRiD at 224 px, pooled to 28 px (`graham.extremes`), with grades as targets and the official splits ``train`` and ``test`` (group ``in_domain``)."""
     if folder is None:
         raise InputError("the data of 'idrid' do not come with the package", hint=POOLED_HINT)
     prepared = open_prepared(folder)

@@ -125,10 +125,8 @@ def _masks(image: _Sample) -> NDArray[np.bool_]:
             file = image.masks[kind]
             drawn = _open(file)
             if drawn.size != rgb.size:
-                raise InputError(
-                    f"is a mask of {drawn.width} x {drawn.height} pixels for an image of {rgb.width} x {rgb.height}",
-                    file=file,
-                )
+                sizes = f"{drawn.width} x {drawn.height} pixels for an image of {rgb.width} x {rgb.height}"
+                raise InputError(f"is a mask of {sizes}", file=file)
             layer[:] = square_mask(np.asarray(drawn).max(axis=2) > MASK_LEVEL, box)
             if not layer.any():
                 raise InputError("shows no lesion", file=file, hint="Delete it, or set its concept to 0.")

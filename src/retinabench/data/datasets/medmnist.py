@@ -28,7 +28,7 @@ import hashlib
 import io
 import zipfile
 import zlib
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -88,10 +88,6 @@ def encoded(source: str, root: Path | None) -> Encoded:
     return Encoded(sink.getvalue(), source)
 
 
-def stamp_of(source: str, root: Path | None) -> str:
-    return stamp(_place(source, root)[0])
-
-
 def _place(source: str, root: Path | None) -> tuple[Path, str, str]:
     name, short, number = source.rsplit(":", 2)
     base = root or Path()
@@ -104,24 +100,13 @@ def _file(source: Path) -> Path:
     found = sorted(source.glob("retinamnist*.npz"))
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "no retinamnist*.npz"
-        raise InputError(
-            f"holds {names}", file=source, hint="Name one file with --source." if found else f"Add --download. {STEPS}."
-        )
+        hint = "Name one file with --source." if found else f"Add --download. {STEPS}."
+        raise InputError(f"holds {names}", file=source, hint=hint)
     return found[0]
 
 
-def read_retinamnist(source: Path | None) -> ArrayDataset:
-    """Read `retinamnist.npz` (28 px): that file, or the folder that holds it."""
-    return _read_small(source, "retinamnist.npz", classes=5)
-
-
-def read_dermamnist(source: Path | None) -> ArrayDataset:
-    """Read `dermamnist.npz` (28 px): that file, or the folder that holds it."""
-    return _read_small(source, "dermamnist.npz", classes=7)
-
-
-def _read_small(source: Path | None, name: str, classes: int) -> ArrayDataset:
-    """Return the published splits ``train`` and ``test`` (group ``clean``) of the images of 28 px."""
+def _read_small(name: str, classes: int, source: Path | None) -> ArrayDataset:
+    """Read images of 28 px from a file, or the folder that holds it: the published splits ``train`` and ``test`` (group ``clean``)."""
     hint = f"Download {name} from https://zenodo.org/records/10519652 and name it by --data."
     if source is None:
         raise InputError(f"the data of '{name.removesuffix('.npz')}' do not come with the package", hint=hint)
@@ -131,6 +116,10 @@ def _read_small(source: Path | None, name: str, classes: int) -> ArrayDataset:
         images, labels = _split_arrays(file, split, classes, side=28)
         parts[split] = ArrayDataset(images, labels.astype(np.int64), np.full(len(images), group))
     return concatenate(parts)
+
+
+read_retinamnist = partial(_read_small, "retinamnist.npz", 5)
+read_dermamnist = partial(_read_small, "dermamnist.npz", 7)
 
 
 def _part(file: Path, short: str, split: str) -> Records:
@@ -180,6 +169,6 @@ DATASET = ImageDataset(
     STEPS,
     encoded=encoded,
     remote=remote,
-    stamp=stamp_of,
+    stamp=lambda source, root: stamp(_place(source, root)[0]),
     counts={"train": (486, 128, 206, 194, 66), "validation": (54, 12, 28, 20, 6), "test": (174, 46, 92, 68, 20)},
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +25,8 @@ def draw_benchmark(
 ) -> Prepared:
     """Draw the images of a benchmark into a prepared folder, or find them there, and compare every hash."""
     if benchmark.draw is None:
-        raise InputError(
-            f"{benchmark.name} is not drawn", hint=f"Prepare its data set: retinabench prepare {benchmark.dataset}"
-        )
+        hint = f"Prepare its data set: retinabench prepare {benchmark.dataset}"
+        raise InputError(f"{benchmark.name} is not drawn", hint=hint)
     drawn = prepare(
         benchmark.dataset, out, recipe=Recipe(benchmark.draw.size), images=benchmark.draw.images,
         seed=benchmark.draw.seed, workers=workers, progress=progress,
@@ -40,13 +39,9 @@ def image_hashes(benchmark: FrozenBenchmark, data: Prepared) -> dict[str, str]:
     if benchmark.hash_of == "files":
         files = data.files
         return dict(zip(files["image_id"].to_pylist(), files["sha256"].to_pylist(), strict=True))
-    found = {}
-    names = data.records.image_id.tolist()
-    for start in range(0, len(names), CHUNK):
-        rows = np.arange(start, min(start + CHUNK, len(names)))
-        for name, image in zip(names[start : start + CHUNK], data.images(rows), strict=True):
-            found[name] = hashlib.sha256(image.tobytes()).hexdigest()
-    return found
+    chunks = np.split(np.arange(len(data)), range(CHUNK, len(data), CHUNK))
+    digests = [hashlib.sha256(image.tobytes()).hexdigest() for rows in chunks for image in data.images(rows)]
+    return dict(zip(data.records.image_id.tolist(), digests, strict=True))
 
 
 def check_images(benchmark: FrozenBenchmark, data: Prepared) -> None:
@@ -56,11 +51,8 @@ def check_images(benchmark: FrozenBenchmark, data: Prepared) -> None:
         raise InputError(f"lacks {len(lacking):,} images of {benchmark.name}, such as '{lacking[0]}'", file=data.folder)
     if strangers := len(hashes) - len(names):
         raise InputError(f"holds {strangers:,} images that {benchmark.name} does not have", file=data.folder)
-    differ = [
-        name
-        for name, known in zip(names, truth.sha256.tolist(), strict=True)
-        if hashes[name][: 2 * HASH_BYTES] != known
-    ]
+    pairs = zip(names, truth.sha256.tolist(), strict=True)
+    differ = [name for name, known in pairs if hashes[name][: 2 * HASH_BYTES] != known]
     if differ or listing_sha256(hashes, hashes.values()) != benchmark.listing_sha256:
         first = f", such as '{differ[0]}'" if differ else ""
         problem = f"{len(differ):,} of {len(names):,} images are not those of {benchmark.name}{first}"
@@ -75,15 +67,8 @@ def _versions_hint(benchmark: FrozenBenchmark) -> str:
     if not benchmark.made_with:
         return "The published files themselves are needed, not copies that were compressed again."
     made = ", ".join(f"{name} {of}" for name, of in benchmark.made_with.items())
-    here = ", ".join(f"{name} {_installed(name)}" for name in benchmark.made_with)
+    here = ", ".join(f"{name} {version(name)}" for name in benchmark.made_with)
     return f"They were drawn with {made}; here are {here}. Install those versions."
-
-
-def _installed(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
 
 
 def drawn_image(benchmark: FrozenBenchmark) -> Callable[[str], NDArray[np.uint8] | None]:

@@ -193,11 +193,7 @@ def _ripple(cosine: Floats, sine: Floats, waves: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def spline_basis(side: int, count: int) -> Floats:
-    """Return (side, count): mean of each of `count` cubic B-splines over each of `side` equal pixels.
-
-    The means come from the integrated splines, so a surface drawn small is the area average of the same
-    surface drawn large.
-    """
+    """Return (side, count): means of `count` cubic B-splines over `side` equal pixels, from their integrals: a surface drawn small is the area average of one drawn large."""
     cells = count - 3
     knots = np.arange(-3, count + 1) / cells
     edges = np.linspace(0, 1, side + 1)

@@ -34,10 +34,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """`places` processes of `threads` threads each; place i sees the GPUs `gpus[i]` where there are any.
-
-    Where `processes` is more than one, so many train each run together, below the process of its place.
-    """
+    """`places` places of `threads` threads each, place i with the GPUs `gpus[i]` where there are any; each run is trained by `processes` processes together."""
 
     places: int
     threads: int = 1

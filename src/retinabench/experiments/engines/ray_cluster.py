@@ -243,11 +243,7 @@ class Cluster:
         return time.monotonic() - self._heard < PATIENCE
 
     def _watch(self) -> None:
-        """Look at the cluster again and again, in a thread of its own.
-
-        Where the head of the cluster or the node of this process is gone, Ray's calls never return, and in the end Ray
-        ends the process without a message.
-        """
+        """Look at the cluster again and again, in a thread: where its head or this node is gone, Ray's calls never return, and in the end Ray ends the process without a message."""
         here = self._ray.get_runtime_context()
         while not self._closed.wait(LOOK):
             if listens(here.gcs_address):

@@ -122,10 +122,7 @@ def _predict_rows(model: ExportedModel, source: Path, out: Path, image: str | No
 
 
 def _write(model: ExportedModel, predictions: Predictions, out: Path, labelled: bool) -> Path:
-    """Write predictions, and beside them the referral list, whose path is returned.
-
-    Labels that are not known are empty, as `retinabench monitor` reads them.
-    """
+    """Write predictions, labels that are not known as empty cells, and beside them the referral list, whose path is returned."""
     if labelled:
         write_predictions(predictions, out)
     else:

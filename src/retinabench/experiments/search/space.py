@@ -158,10 +158,7 @@ def space_of(tree: JsonObject, *, name: str = "space", file: Path | None = None)
 
 
 def points(space: Space, first: int, stop: int, seed: int) -> list[Point]:
-    """Return points first … stop - 1 of the space's sequence: dotted key -> value.
-
-    Stateless: point i depends on the space, the seed and i alone, so that a longer search begins with the shorter one.
-    """
+    """Return points first … stop - 1 of the space's sequence: dotted key -> value. Point i depends on space, seed and i alone, so that a longer search begins with the shorter."""
     unit = unit_points(len(space), first, stop, seed).tolist()
     parameters = space.parameters.items()
     return [{key: one.value(u) for (key, one), u in zip(parameters, row, strict=True)} for row in unit]

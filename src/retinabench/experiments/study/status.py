@@ -61,10 +61,7 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the live command has computed all runs; None where this is unknown.
-
-        A method without a finished run is assumed to cost as much as the others on average.
-        """
+        """Seconds until the live command has computed all runs, None where unknown; a method without a finished run is taken to cost as much as the others on average."""
         known = [line.seconds for line in self.lines if line.seconds is not None]
         if self.at_once is None or not known:
             return None

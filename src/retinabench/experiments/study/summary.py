@@ -71,10 +71,7 @@ EntryScores = dict[Key, MeanScore]
 def score_entries(
     study: Study, entries: Sequence[ResultRow], advance: Advance = lambda steps: None
 ) -> list[EntryScores]:
-    """Return by entry of one task and criterion its scores by set and name.
-
-    An entry with a seed that diverged, or without any file, has no mean and no rank. `advance` is told the number of files done.
-    """
+    """Return by entry of one task and criterion its scores by set and name; an entry that has a diverged seed, or no file, has no mean and no rank."""
     known = {str(k): entry for k, entry in enumerate(entries) if entry.files}
     values: dict[Key, dict[str, Sequence[float]]] = {}
     rankings: dict[Key, ScoreRanking] = {}

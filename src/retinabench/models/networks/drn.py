@@ -19,10 +19,7 @@ CHANNELS = (1, 2, 4, 8, 16, 32, 32, 32)  # in units of the width
 
 
 class DRN(nn.Module):
-    """Eight levels, the last ones dilated instead of strided, global average pool, one linear layer.
-
-    The features have an eighth of the side of the image, where a ResNet's have a thirty-second.
-    """
+    """Eight levels, the last ones dilated instead of strided, so that features have an eighth of the image's side; global average pool, one linear layer."""
 
     def __init__(self, depths: tuple[int, ...], *, width: int = 16, outputs: int = 1) -> None:
         super().__init__()

@@ -55,10 +55,7 @@ def mlp_8_50_2(*, width: int = 50, outputs: int = 2) -> MLP:
 
 
 class Head(nn.Module):
-    """One linear layer on features, or a hidden layer and one.
-
-    `dropout_sites`: the features, and the hidden layer where there is one.
-    """
+    """One linear layer on features, or a hidden layer and one."""
 
     def __init__(self, features: int, outputs: int, hidden: int | None = None) -> None:
         super().__init__()

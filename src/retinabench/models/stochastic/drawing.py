@@ -87,10 +87,7 @@ def random_signs(shape: torch.Size, generator: torch.Generator) -> Tensor:
 
 
 def channels_last(source: Callable[..., Tensor], shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Return a tensor of `shape` from `source`, in memory order (N, H, W, C) where there are four axes.
-
-    Noise in another layout than its activations costs a copy at every use.
-    """
+    """Return a tensor from `source`, in memory order (N, H, W, C) where it has four axes: noise in another layout than its activations costs a copy at every use."""
     if len(shape) != 4:
         return source(shape, generator=generator, device=generator.device)
     n, c, h, w = shape
@@ -102,10 +99,7 @@ Operation = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 def operation(layer: Affine) -> Operation:
-    """Return f(x, weight, bias) that computes what `layer` computes with its own weight and bias.
-
-    Stride, padding of every mode, dilation and groups of a convolution are kept.
-    """
+    """Return f(x, weight, bias) that computes what `layer` does with its own: stride, padding of every mode, dilation and groups are kept."""
     if isinstance(layer, nn.Linear):
         return functional.linear
     stride, dilation, groups = layer.stride, layer.dilation, layer.groups
