@@ -109,9 +109,8 @@ class Member:
             return self.archive.read(self.info)
         except BROKEN as error:
             reason = str(error).partition(" for file ")[0]  # without repeating the name
-            raise InputError(
-                f"is damaged in its archive ({reason})", file=where, hint="Download the archive again."
-            ) from None
+            hint = "Download the archive again."
+            raise InputError(f"is damaged in its archive ({reason})", file=where, hint=hint) from None
 
     def segment(self) -> Segment:
         """Return where the bytes of a stored member lie, or a copy of a small compressed one."""
@@ -247,9 +246,8 @@ def _archives(names: set[str]) -> list[tuple[str, list[str]]]:
             continue
         missing = [n for n in range(1, max(parts) + 1) if n not in parts]
         if missing:
-            raise InputError(
-                f"part {missing[0]:03d} is missing", file=whole, hint=f"Download {whole}.{missing[0]:03d} too."
-            )
+            hint = f"Download {whole}.{missing[0]:03d} too."
+            raise InputError(f"part {missing[0]:03d} is missing", file=whole, hint=hint)
         groups.append((whole, [parts[n] for n in sorted(parts)]))
     return groups
 
@@ -280,9 +278,8 @@ def _add(files: Files, whole: PurePosixPath, segments: list[Segment], label: str
         if PART.fullmatch(place):
             inner[place] = member
         elif (other := files.members.setdefault(place, member)).info.CRC != info.CRC:
-            raise InputError(
-                f"and {other.label} both hold '{place}', with different bytes", file=label, hint="Keep one."
-            )
+            hint = "Keep one."
+            raise InputError(f"and {other.label} both hold '{place}', with different bytes", file=label, hint=hint)
     files.held += sum(one.info.file_size for one in inner.values() if one.info.compress_type)
     if files.held > MOST_INNER:
         hint = "Unpack the outer archive once; the inner ones can stay as they are."

@@ -212,9 +212,8 @@ def begin_folder(workspace: Workspace, settings: JsonObject) -> None:
     begun = workspace.manifest()
     if begun is not None and begun.get("format") != settings["format"]:
         hint = "Choose another --out, or delete the folder and prepare it again."
-        raise InputError(
-            "holds a data set prepared by another version of retinabench", file=workspace.folder, hint=hint
-        )
+        problem = "holds a data set prepared by another version of retinabench"
+        raise InputError(problem, file=workspace.folder, hint=hint)
 
     def without_path(manifest: JsonObject) -> JsonObject:  # which folders of earlier versions hold as the source
         source = manifest.get("source")

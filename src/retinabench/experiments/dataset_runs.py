@@ -296,6 +296,5 @@ def _check_order(loader: DataLoader[Any]) -> None:
     plain = type(sampler) is SequentialSampler or (type(sampler) is RandomSampler and not sampler.replacement)
     if not plain or type(loader.batch_sampler) is not BatchSampler:
         kind, hint = type(sampler).__name__, "Pass a Subset of the images, and weigh classes with optimizer.reweight."
-        raise InputError(
-            f"the loader draws by its own {kind}, and the training draws every image once an epoch", hint=hint
-        )
+        problem = f"the loader draws by its own {kind}, and the training draws every image once an epoch"
+        raise InputError(problem, hint=hint)

@@ -38,9 +38,8 @@ def records(
     if images < 32:
         raise InputError(f"{images} training images cannot fill the splits", hint="Use at least 32 (--images).")
     if images > MOST_IMAGES:
-        raise InputError(
-            f"{images:,} training images are more than are drawn ({MOST_IMAGES:,})", hint="Give fewer --images."
-        )
+        hint = "Give fewer --images."
+        raise InputError(f"{images:,} training images are more than are drawn ({MOST_IMAGES:,})", hint=hint)
     first = {"in_domain": 0, "shifted": 0}
     parts = []
     for part, (domain, split, share) in enumerate(PARTS):
