@@ -166,9 +166,9 @@ def train_and_score(training: SplitTraining) -> Splits:
     center, scale = targets.mean(), targets.std()
     where = f"{data.name}, split {training.split}, {TITLES[training.method]}"
     standardised = ((inputs - mean) / std, (targets - center) / scale, (data.inputs[test] - mean) / std)
-    given = (values.astype(np.float32) for values in standardised)
+    fitted, aims, tested = (values.astype(np.float32) for values in standardised)
     try:
-        predicted = _predict(run_of(training), *given, SETS[data.name].hidden).astype(np.float64)
+        predicted = _predict(run_of(training), fitted, aims, tested, SETS[data.name].hidden).astype(np.float64)
     except DivergedError as error:
         raise DivergedError(f"{where}: {error}") from None
     if not np.isfinite(predicted).all():
