@@ -238,8 +238,8 @@ def train_and_answer(
     check_size(model, size)
     # What cannot be built is refused before anything is written.
     build_trunk(model) if model.trained == "head" else build_model(model, seed)
-    source, progress = {**source, **drawn}, options.resources.progress
-    data = prepare_samples(images, out / "samples", size=size, grid=grid, source=source, progress=progress)
+    progress = options.resources.progress
+    data = prepare_samples(images, out / "samples", size=size, grid=grid, source={**source, **drawn}, progress=progress)
     as_it_is = options.trained == AS_IT_IS
     trained, asked = ([], range(len(images))) if as_it_is else masks.split(images, seed, definition.held_out)
     rows, questions = (sample_rows(np.asarray(some, np.intp), grid) for some in (trained, asked))

@@ -364,8 +364,8 @@ def referral_tables(found: Agreement) -> list[Table]:
     tables = [Table.of(caption, [Column(head) for head in heads], rows, row_header="Concept")]
     rows = []
     for grade in sorted({grade for one in concepts.values() for grade in one.grades}):
-        of = [one.grades.get(grade) for one in concepts.values()]
-        rows.append(Row(grade, [Cell.number(None) if one is None else _cell(one.agreement) for one in of]))
+        graded = [one.grades.get(grade) for one in concepts.values()]
+        rows.append(Row(grade, [Cell.number(None) if one is None else _cell(one.agreement) for one in graded]))
     if rows:
         caption = "Agreement of each concept's answers with the referral, by grade"
         tables.append(Table.of(caption, [Column(name) for name in concepts], rows, row_header="Grade"))

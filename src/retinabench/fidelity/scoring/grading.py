@@ -156,7 +156,7 @@ class Evaluator:
             own = self._chain_sums[k]
             rest = SampleSums.joined(self._chain_sums[:k] + self._chain_sums[k + 1 :])
             epistemic, disagreement, std = rest.epistemic, rest.disagreement, rest.std
-        known, own_std = Posterior(others, epistemic, disagreement, std, self.decided), own and own.std
+        known, own_std = Posterior(others, epistemic, disagreement, std, self.decided), None if own is None else own.std
         return {
             group: self.resampling.estimate(self._close(chains[k], own, own_std, known, rows), group)
             for group, rows in self.resampling.groups.items()

@@ -566,7 +566,7 @@ class Posterior(NamedTuple):
     decided: NDArray[np.bool_]
 
     def rows(self, rows: NDArray[np.intp]) -> Posterior:
-        return Posterior(*(values[rows] for values in self))
+        return Posterior._make(values[rows] for values in self)
 
 
 def close_classification(
