@@ -63,8 +63,7 @@ def freeze(name: str, data: Path, sums: Path | None) -> None:
     )  # fmt: skip
     columns = {key: getattr(truth, key) for key in ("image_id", "label", "grade", "patient_id", "domain", "split")}
     short = pa.array([bytes.fromhex(one) for one in truth.sha256.tolist()], pa.binary(HASH_BYTES))
-    table = pa.table({**columns, "sha256": short})
-    pyarrow.parquet.write_table(table, HERE / f"{name}.parquet", compression="zstd")
+    pyarrow.parquet.write_table(pa.table({**columns, "sha256": short}), HERE / f"{name}.parquet", compression="zstd")
     made = {key: version(key) for key in DRAWING} if benchmark.draw else {}
     text = file.read_text("utf-8").partition("# Written by")[0].rstrip()
     written = "images =", "listing_sha256", "truth_sha256", "made_with"
@@ -82,9 +81,8 @@ def freeze(name: str, data: Path, sums: Path | None) -> None:
 def compute_all(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
     study, progress = study_of(benchmark, data), Bars()
     places = {"parallel": 1, "device": "cpu", "cpus": 1.0, "gpus": 0.0}
-    engine = make_engine("local", **places, address=None, storage=None, progress=progress)
     with workspace(out).lock():
-        compute(study, out, engine, progress)
+        compute(study, out, make_engine("local", **places, address=None, storage=None, progress=progress), progress)
 
 
 def study_of(benchmark: FrozenBenchmark, data: list[str]) -> Study:
@@ -97,12 +95,11 @@ def collect(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
     for cell in every:
         found: dict[int, Predictions] = {}
         seconds: list[float] = []
-        known = read_results(cell.folder / RESULTS, None)
         for run in with_seeds(study, cell.base):
             folder = folder_of(run, cell, tasks[cell.task])
             if (folder / "done").is_file():
                 found[run.seed] = read_predictions(folder / "predictions.parquet")
-                record = known.get(folder.name.rpartition("-")[2])
+                record = read_results(cell.folder / RESULTS, None).get(folder.name.rpartition("-")[2])
                 seconds += [record.seconds] if record is not None else []
         hours, title = float(np.mean(seconds or [0.0])) / 3600, cell.base.method.describe()
         card = card_of(study, cell.method, title, hours, 1)
@@ -118,7 +115,6 @@ def collect(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
 
 
 def card_of(study: Study, label: str, title: str, hours: float, members: int) -> Card:
-    """Return the card of a baseline; the labels of these studies are names of methods."""
     module = inspect.getmodule(METHODS[label])
     about = (getattr(module, "__doc__", None) or label).strip().split("\n\n")[0].replace("\n", " ")
     pretrained = bool(study.base.get("model", {}).get("weights"))

@@ -111,14 +111,12 @@ class Whole:
         mass = np.cumsum(weighted.weight[order])
         kept = np.clip(mass[-1] / 2 - (mass - weighted.weight[order]), 0, weighted.weight[order])
         truth["grade error, 50 % referred"] = float(kept @ cases.grade_error[order] / kept.sum())
-        called = images.prob.argmax(axis=1)
         for true, other in SHARES:
             mine = w * (images.grade == true)
-            truth[f"grade {true} called {other}"] = float(mine @ (called == other) / mine.sum())
+            truth[f"grade {true} called {other}"] = float(mine @ (images.prob.argmax(axis=1) == other) / mine.sum())
         return truth
 
     def sets(self, largest: Floats, weighting: str) -> tuple[float, float]:
-        """Coverage and size of the sets of grades with these largest masses; as the weighting counts the images."""
         images, mass = self.graded
         inside = sets_within(mass, largest)
         w = self.weight * images.per_patient * (1.0 + images.grade if weighting == "severity" else 1.0)
@@ -126,7 +124,6 @@ class Whole:
         return float(w @ held / w.sum()), float(w @ inside.sum(axis=1) / w.sum())
 
     def shifted(self, shift: float) -> dict[str, float]:
-        """The rates where the log odds of the model are moved."""
         y, x, w = self.people.label == 1, log_odds(self.people.prob) + shift, self.weight
         sick, well = w * y, w * ~y
         return {
@@ -203,7 +200,6 @@ def _gap_ends(found: Subgroups, rate: str, truth: dict[str, float]) -> Ends:
 
 
 def new_site_ends(drawn: rb.Predictions, patient: NDArray[np.intp], whole: Whole, rng: np.random.Generator) -> Ends:
-    """What eight sites tell of the rates of a ninth."""
     shifts = rng.normal(0, SPREAD, MANY + 1)
     x = log_odds(drawn.prob) + shifts[patient % MANY]
     y, truth, ends = drawn.label == 1, whole.shifted(shifts[-1]), {}

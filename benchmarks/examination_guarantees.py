@@ -49,7 +49,6 @@ def jeffreys(right, asked):
 
 @cache
 def ends(right, asked, of=None, alpha=0.05):
-    """The interval of a bank of `of` samples, or of new samples."""
     return new_sequence(right, asked, alpha) if of is None else bank_sequence(right, asked, of, alpha)
 
 
@@ -298,8 +297,7 @@ def alike(random, patients, correlation):
     patient, mean = np.repeat(np.arange(patients), sizes), np.where(sizes > 4, 0.6, 0.9)
     common = random.random(patients)[patient] < mean[patient]
     own = random.random(len(patient)) < mean[patient]
-    right = np.where(random.random(len(patient)) < np.sqrt(correlation), common, own)
-    return patient, right
+    return patient, np.where(random.random(len(patient)) < np.sqrt(correlation), common, own)
 
 
 def patients(examinations):
@@ -370,16 +368,13 @@ def released(folder):
     """Votes (500, 5, 8) and calls (500, 5) of ten models, as released: a model's decisions, or its P(yes) above one half."""
 
     def table(path):
-        frame = csv.DictReader(path.open())
-        return {row["Study"]: [float(row[name]) for name in CHEXPERT] for row in frame}
+        return {row["Study"]: [float(row[name]) for name in CHEXPERT] for row in csv.DictReader(path.open())}
 
-    files = sorted(folder.glob("radiologists/*/bc*.csv"))
-    votes = [table(path) for path in files]
+    votes = [table(path) for path in sorted(folder.glob("radiologists/*/bc*.csv"))]
     models = []
     for path in sorted(folder.glob("example_models/predictions/standard/*.csv")):
         decided = folder / "example_models/decisions/standard" / path.name.replace("predictions", "decisions")
-        said = table(decided if decided.exists() else path)
-        models.append(np.array([said[study] for study in votes[0]]) > 0.5)
+        models.append(np.array([table(decided if decided.exists() else path)[study] for study in votes[0]]) > 0.5)
     return np.stack([np.array([each[study] for study in votes[0]]) for each in votes], axis=2).astype(np.int8), models
 
 
@@ -433,8 +428,7 @@ def main_decision(studies):
                 patient_id=np.repeat([f"p{k}" for k in range(patients)], 2),
             )  # fmt: skip
             record = examine(bank, Answers(bank, np.where(yes, 0.9, 0.1)), questions=questions, seed=number).record
-            decided = decisions(bank, predictions, FrozenThreshold())
-            one = agreement(bank, record, decided).concepts["a"].at_equal_grade
+            one = agreement(bank, record, decisions(bank, predictions, FrozenThreshold())).concepts["a"].at_equal_grade
             missed += not one.low <= 0.3 <= one.high
         print_row(patients, f"{questions} of {2 * n}", share(missed, studies))
 

@@ -122,7 +122,6 @@ def batches_of(images: Tensor, labels: Tensor, steps: int, ranks: int) -> Batche
 
 
 def matmul_rate(device: torch.device) -> float:
-    """Floating-point operations per second of large bfloat16 matrix products, measured."""
     n, times = (8192, 30) if device.type == "cuda" else (512, 3)
     a = torch.randn(n, n, device=device, dtype=torch.bfloat16)
     clock = Clock(device)
@@ -133,9 +132,8 @@ def matmul_rate(device: torch.device) -> float:
 
 
 def forward_work(run: Run, size: int) -> int:
-    model = build_model(run.model, 0).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(torch.zeros(1, 3, size, size))
+        build_model(run.model, 0).eval()(torch.zeros(1, 3, size, size))
     return counter.get_total_flops()
 
 

@@ -61,8 +61,7 @@ def draw_with_prob(rng, patients: int, kind: str, per: Per, mean: float) -> tupl
     label = rng.random(len(patient)) < 1 / (1 + np.exp(-2 * severity))
     prob = 1 / (1 + np.exp(-1.5 * severity - rng.normal(0, 0.6, len(patient))))
     uncertainty = np.round(0.5 - np.abs(prob - 0.5), 2)
-    severe = label & (severity > 0)
-    cases = ReferralCases(label, prob > 0.5, uncertainty, patient, weights(patient, per), severe)
+    cases = ReferralCases(label, prob > 0.5, uncertainty, patient, weights(patient, per), label & (severity > 0))
     return cases, prob.round(3)
 
 
@@ -140,8 +139,6 @@ OTHERS: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """Studies of one population: what is drawn, the population itself, and who certifies."""
-
     about: tuple[str, str, str, int]  # population, per, goals, patients
     goals: list[Goal]
     drawn: Callable[[int], ReferralCases]

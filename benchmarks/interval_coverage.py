@@ -123,7 +123,6 @@ class Population:
 
     @cached_property
     def whole(self) -> Whole:
-        """The numbers of the clinic page, and of the grades, of the whole population."""
         return Whole(self.predictions(np.arange(len(self.code)), self.code), self.code, self.times)
 
     def truth(self) -> dict[str, float]:

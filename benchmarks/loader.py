@@ -100,8 +100,7 @@ def measure(size: int, images: int, rounds: int, folder: Path) -> dict[str, np.n
         ways["the demo's training"] = lambda: speed([batch] * 8, 8 * BATCH, step)
     for way in ways.values():
         way()  # warms the page cache
-    found = [[way() for way in ways.values()] for _ in range(rounds)]
-    return dict(zip(ways, np.array(found).T, strict=True))
+    return dict(zip(ways, np.array([[way() for way in ways.values()] for _ in range(rounds)]).T, strict=True))
 
 
 def main() -> None:

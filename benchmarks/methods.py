@@ -70,10 +70,7 @@ def predictor(run: Run) -> Callable[[], float]:
 
 
 def foreign(run: Run, steps: int, layers: str) -> float:
-    """Median seconds of a step of the same network with bayesian-torch's layers of this type.
-
-    Raises `ImportError` where that is not installed.
-    """
+    """Median seconds of a step of the same network with bayesian-torch's layers of this type."""
     from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
 
     model = build_model(run.model, run.seed)

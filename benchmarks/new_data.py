@@ -64,8 +64,7 @@ def false_alarms(studies, looks=10_000):
     drift = 0
     for study in range(studies // 5):
         values = rng.normal(size=looks + 500).round(2)
-        p_values = conformal_p_values(values[:500], values[500:], study)
-        drift += first_alarm(drift_log_wealth(p_values), FIRST) is not None
+        drift += first_alarm(drift_log_wealth(conformal_p_values(values[:500], values[500:], study)), FIRST) is not None
     print(f"  drift, 500 validation patients: {drift / (studies // 5):.1%} of {studies // 5}")
 
 

@@ -33,7 +33,6 @@ EYEPACS = 88_702  # images
 
 
 def opencv(data, size, flags=cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH):
-    """The released pipeline, as it writes its records."""
     image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     row = image[image.shape[0] // 2].sum(axis=1)
     scale = 300 / ((row > row.mean() / 10).sum() / 2)

@@ -141,7 +141,6 @@ def cells(split: NDArray[np.str_]) -> list[Cell]:
 
 
 def computed(data: Prepared, cell: Cell, extract: Extract) -> NDArray[np.generic]:
-    """Return what `extract` makes of the images of a cell (M, …)."""
     made = []
     for start in range(0, len(cell.rows), 32):
         some = cell.rows[start : start + 32]
@@ -264,8 +263,7 @@ def compute_views(networks: Networks, order: Order, read: Callable[[Cell], NDArr
 
         def probs(cell: Cell = cell) -> NDArray[np.float64]:
             views = np.moveaxis(read(cell), 1, 0)
-            pairs = product(trained.values(), views)
-            means = [networks.predict(run, cell.rows, [view])["mean"] for run, view in pairs]
+            means = [networks.predict(run, cell.rows, [view])["mean"] for run, view in product(trained.values(), views)]
             return np.reshape(means, (len(trained), len(views), -1))
 
         parts.append(stored(networks.folder / "views" / f"{len(trained)}-{cell.file}", probs))
@@ -313,8 +311,6 @@ class Maps:
 
 @dataclass(frozen=True, kw_only=True)
 class TailRuns(ImageRuns):
-    """Runs that read the outputs of the frozen stages (N, D, H, W) in place of images."""
-
     outputs: NDArray[np.generic]
 
     def training(self, run: Run, resources: Resources) -> Training[Predictions]:
@@ -337,9 +333,8 @@ def frozen_stages(run: Run) -> Extract:
     mean, std = (torch.tensor(values).reshape(1, 3, 1, 1) for values in SCALES[run.model.inputs])
 
     def extract(images: NDArray[np.uint8]) -> NDArray[np.generic]:
-        pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
         with torch.inference_mode():
-            network(pixels.div_(255).sub_(mean).div_(std))
+            network(torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(255).sub_(mean).div_(std))
         return read.pop().contiguous().numpy()
 
     return extract
@@ -450,8 +445,7 @@ def fine_tuning(out: Path, options: argparse.Namespace) -> tuple[Networks, Order
     task, extract = load_task(str(out / "data"), "in_domain"), frozen_stages(order[0][2])
 
     def outputs(cell: Cell) -> NDArray[np.generic]:
-        file = out / "finetuned" / f"frozen-{cell.file}"
-        return stored(file, lambda: computed(task.data, cell, extract))
+        return stored(out / "finetuned" / f"frozen-{cell.file}", lambda: computed(task.data, cell, extract))
 
     runs = TailRuns(task, outputs=outputs(cells(task.records.split)[0]))
     maps = Networks(out / "finetuned", runs, outputs, lambda values, _: torch.from_numpy(values), runs.load)

@@ -56,8 +56,7 @@ RECORD = Path(__file__).with_name("real_finetuned.npz")
 
 def test_positions(split: NDArray[np.str_]) -> NDArray[np.intp]:
     """Return the places of the official test images in the order of `real.cells`; `split` is that of each image (N,)."""
-    rows = np.concatenate([cell.rows for cell in cells(split)])
-    return np.flatnonzero(split[rows] == "test")
+    return np.flatnonzero(split[np.concatenate([cell.rows for cell in cells(split)])] == "test")
 
 
 def recorded(file: Path, length: int) -> Iterator[tuple[str, dict[str, NDArray[np.float64]]]]:
@@ -72,10 +71,7 @@ def recorded(file: Path, length: int) -> Iterator[tuple[str, dict[str, NDArray[n
 
 
 def add(file: Path, folder: Path, position: NDArray[np.intp]) -> int:
-    """Add the finished runs of a folder to a record, in place of older ones of their names; return how many it holds.
-
-    `position` (M,) are the places of the images that are recorded.
-    """
+    """Add the finished runs of a folder, at the places `position` (M,), to a record, in place of older ones; return how many it holds."""
     mean: dict[str, NDArray[np.float32]] = {}
     own: dict[str, NDArray[np.float32]] = {}
     if file.is_file():
@@ -96,8 +92,6 @@ def add(file: Path, folder: Path, position: NDArray[np.intp]) -> int:
 
 
 class Study:
-    """The predictions of all methods, and what they are scored on."""
-
     def __init__(self, out: Path, record: Path | None = None) -> None:
         self.records = open_prepared(out / "data").records
         self.label = (self.records.grade >= 2).astype(np.int8)
@@ -203,7 +197,6 @@ def summary(draws: Floats) -> list[float]:
 
 
 def interval(draws: Floats, sign: str = "") -> str:
-    """0.960 [0.941, 0.972]."""
     return "{:S.3f} [{:S.3f}, {:S.3f}]".replace("S", sign).format(*summary(draws))
 
 
@@ -256,13 +249,11 @@ def by_strength(study: Study) -> Rows:
         suffix, name = trunk_of(method), f"strength {strength}"
         if name in study.found[method]:
             label, number = method.removesuffix(suffix), str(len(study.numbers[method][name]))
-            scores = cells_of(study, method, name)
-            lines.append([label, suffix[2:] or "frozen", str(strength), number, *scores])
+            lines.append([label, suffix[2:] or "frozen", str(strength), number, *cells_of(study, method, name)])
     return lines
 
 
 def per_set(study: Study, names: Iterable[str], rows_of: Callable[[Study, str], Rows]) -> Rows:
-    """The rows of several sets below one head; the first column names the set."""
     parts = [(TITLES.get(name, name), rows_of(study, name)) for name in names]
     return [["set", *parts[0][1][0]], *([title, *row] for title, rows in parts for row in rows[1:])]
 

@@ -61,8 +61,7 @@ def run_of(method: str, seed: int, data: Path, words: Sequence[str]) -> Run:
 
 
 def composed_of(single: Run, name: str, **options: Any) -> Run:
-    method = METHODS[name].Config(member=single.method, **options)
-    return single.model_copy(update={"method": method})
+    return single.model_copy(update={"method": METHODS[name].Config(member=single.method, **options)})
 
 
 def excess_risk(true: np.ndarray, prob: np.ndarray) -> float:
@@ -92,14 +91,12 @@ def table(rows: dict[str, list[Scores] | str], name: str) -> list[list[str]]:
             cells = [f"did not train: {seeds}", *[""] * len(NAMES)]
         else:
             cells = [cell([s[name][key] for s in seeds]) for key in NAMES]
-            learns = all(mean_of(seeds, name, key) >= limit for key, limit in least.items())
-            cells.append("yes" if learns else "no")
+            cells.append("yes" if all(mean_of(seeds, name, key) >= limit for key, limit in least.items()) else "no")
         lines.append([name, title, *cells])
     return lines
 
 
 def mean_of(seeds: Sequence[Scores], name: str, key: str) -> float:
-    """Mean over seeds; NaN where a seed's value is undefined."""
     return statistics.mean(math.nan if s[name][key] is None else s[name][key] for s in seeds)
 
 

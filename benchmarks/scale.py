@@ -76,8 +76,7 @@ def table(rows: int) -> pa.Table:
     random = np.random.default_rng(0)
     label = (random.random(rows) < 0.2).astype(np.int8)
     prob = 1 / (1 + np.exp(-random.normal(2.0 * label - 1, 1)))
-    number = pa.array(np.arange(rows))
-    name = pa.compute.binary_join_element_wise("image-", number.cast(pa.string()), "")
+    name = pa.compute.binary_join_element_wise("image-", pa.array(np.arange(rows)).cast(pa.string()), "")
     patient = pa.compute.binary_join_element_wise("patient-", pa.array(np.arange(rows) // 2).cast(pa.string()), "")
     return pa.table({"image_id": name, "patient_id": patient, "label": label, "prob": prob.round(6)})
 
@@ -148,8 +147,7 @@ def _examined(folder: Path, n: int, concepts: int, questions: int) -> tuple[str,
     arguments = ["examine", "--answers", str(folder / "answers.parquet"), "--truth", str(folder / "truth.parquet"),
                  "--strategy", "precision", "--questions", str(questions),
                  "--out", str(folder / "out"), "--quiet"]  # fmt: skip
-    what = f"`examine`, a bank of {n:,} images by {concepts} concepts, {questions} questions"
-    return what, arguments
+    return f"`examine`, a bank of {n:,} images by {concepts} concepts, {questions} questions", arguments
 
 
 PARTS: dict[str, Callable[[Path, int], Commands]] = {

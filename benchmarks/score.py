@@ -61,7 +61,6 @@ def sklearn_loop(metric, y, p, u, value, sample: int = 60) -> tuple[float, float
 
 
 def both_domains(images: int, samples: int = 5) -> Predictions:
-    """The same with the last twentieth of the images in the shifted domain: four sets."""
     found = eyepacs_like(images, samples)
     return replace(found, domain=np.where(np.arange(images) < 0.95 * images, "in_domain", "shifted"))
 
@@ -88,8 +87,7 @@ def in_turn(one: ImageSet, replicates: int) -> float:
 
 def main() -> None:
     options = parse(__doc__, part="curves", images=0, replicates=0)
-    sizes = {"curves": (curves, 42_670, 100), "engine": (engine, 45_000, 20)}
-    function, images, replicates = sizes[options.part]
+    function, images, replicates = {"curves": (curves, 42_670, 100), "engine": (engine, 45_000, 20)}[options.part]
     function(options.images or images, options.replicates or replicates)
 
 

@@ -68,8 +68,7 @@ def said(predictions: rb.Predictions, bootstrap: int) -> tuple[dict[str, str], d
         "AUROC": one.auroc.value, "beyond random": one.missed.caught.value - one.read, "beyond the simple rule": one.simple_rule.gain.value,
         "beyond no reader": one.missed.alone.value - answer.missed.value,
     }  # fmt: skip
-    sentences = {"score": worth.kind, "clinic": answer.kind, "groups": "named" if answer.failing else "none named"}
-    return sentences, numbers
+    return {"score": worth.kind, "clinic": answer.kind, "groups": "named" if answer.failing else "none named"}, numbers
 
 
 def wrong(sentence: tuple[str, str], truth: dict[str, float]) -> bool:

@@ -48,8 +48,7 @@ def tutorial(path: Path) -> tuple[str, dict[str, bytes]]:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     notebook = jupytext.read(path)
     with tempfile.TemporaryDirectory() as folder:
-        run = ExecutePreprocessor(timeout=300, kernel_name="python3")
-        run.preprocess(notebook, {"metadata": {"path": folder}})
+        ExecutePreprocessor(timeout=300, kernel_name="python3").preprocess(notebook, {"metadata": {"path": folder}})
     names = {"unique_key": path.stem, "output_files_dir": path.stem}
     text, resources = MarkdownExporter().from_notebook_node(notebook, names)
     source = f"examples/notebooks/{path.name}"

@@ -41,8 +41,7 @@ def sections(text: str) -> Iterator[Section]:
         shown = re.search(r"→ `([^`]+)`", part)
         picture = re.search(r"\]\((images/[^)]+)\)", part)
         if commands and shown and picture:
-            lines = commands[1].replace("\\\n", " ").splitlines()
-            yield Section(part.partition("\n")[0], lines, shown[1], picture[1])
+            yield Section(part.partition("\n")[0], commands[1].replace("\\\n", " ").splitlines(), shown[1], picture[1])
 
 
 def browser() -> str:

@@ -1,7 +1,5 @@
 """Chains on flat parameters, against known posteriors."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -212,7 +210,7 @@ def straight_step(slope, size):
     generator = torch.Generator().manual_seed(0)
     state = hmc.start(linear(slope), torch.zeros(3, 4, dtype=torch.float64))
     point = hmc.microcanonical_start(state, generator)
-    options = {"prior_variance": 1e300, "size": size, "length": 1e300, "generator": generator}
+    options = {"size": size, "length": 1e300, "generator": generator}
     after, error = hmc.microcanonical_step(linear(slope), point, **options)
     return point.velocity.numpy(), after.velocity.numpy(), error
 
@@ -244,12 +242,10 @@ def test_accepted_trajectories_keep_a_gaussian_that_single_steps_of_that_size_do
     first = hmc.start(normal, torch.randn(20_000, 6, generator=generator, dtype=torch.float64))
     adjusted, point = first, hmc.microcanonical_start(first, generator)
     for _ in range(5):
-        adjusted, info = hmc.microcanonical_transition(
-            normal, adjusted, prior_variance=math.inf, size=2.0, steps=2, generator=generator
-        )
+        adjusted, info = hmc.microcanonical_transition(normal, adjusted, size=2.0, steps=2, generator=generator)
         assert 0.5 < float(info.accepted.double().mean()) < 0.95
     for _ in range(10):
-        options = {"prior_variance": math.inf, "size": 2.0, "length": 2.0, "generator": generator}
+        options = {"size": 2.0, "length": 2.0, "generator": generator}
         point, _ = hmc.microcanonical_step(normal, point, **options)
     assert float(adjusted.weights.square().mean()) == pytest.approx(1, abs=0.017)
     assert abs(float(point.state.weights.square().mean()) - 1) > 0.05

@@ -116,5 +116,4 @@ def failures(log: OutcomeLog, limit: int = 40) -> list[str]:
     failed = [one for one in log.trials() if one["verdict"] == Verdict.FAILED]
     about = [f"{one['campaign']} (batch {one['name']} {one['seed']}): {one['case']}" for one in failed]
     lines = [f"{what}: {one['detail'][:300]}" for what, one in zip(about, failed, strict=True)]
-    more = [f"and {len(lines) - limit} more"] if len(lines) > limit else []
-    return [*lines[:limit], *more]
+    return [*lines[:limit], *([f"and {len(lines) - limit} more"] if len(lines) > limit else [])]

@@ -46,7 +46,6 @@ class Running:
         return self.status is not None
 
     def until(self, seconds: float) -> None:
-        """Wait so long, or until the process has ended."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self.ended():
             time.sleep(0.001)

@@ -61,10 +61,7 @@ def isolated_each(
     seconds: float = SECONDS,
     megabytes: int = MEGABYTES,
 ) -> Iterator[Ended]:
-    """Call a function with each item in forked children that work on one item after the other.
-
-    A child that fails is replaced, so that no failure changes the next trial.
-    """
+    """Call a function with each item in forked children, one after the other; one that fails is replaced, so that it changes no next trial."""
     place = 0
     while place < len(items):
         part = items[place : place + together]
@@ -109,8 +106,7 @@ def _await(child: int, receiver: Connection, seconds: float, megabytes: int) -> 
 def _call(function: Callable[[Any], Any], items: Sequence[Any], sender: Connection, megabytes: int) -> None:
     """Call the function in the child with each item, send what comes of it, and end the child."""
     with contextlib.suppress(BaseException):
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + megabytes * 2**20
+        limit = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + megabytes * 2**20
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         for item in items:
             try:

@@ -100,8 +100,7 @@ def make_inputs(folder: Path, needs: Collection[str]) -> None:
     table = "".join(row.strip() + more + "\n" for row, more in zip(rows, split, strict=True))
     (folder / "v.csv").write_text("image_id,label,prob,split,site\n" + table)
     zones = {"negative": {"threshold": 0.2}, "positive": {"threshold": 0.8}}
-    reference = {"prob": sorted(probs.tolist())}
-    content = {"schema": "retinabench.triage/1", "zones": zones, "reference": reference}
+    content = {"schema": "retinabench.triage/1", "zones": zones, "reference": {"prob": sorted(probs.tolist())}}
     (folder / "zones.json").write_text(json.dumps(content))
     target = TARGETS.find("fundus-small")
     shape = (len(load(target).test), target.outputs)
@@ -110,8 +109,7 @@ def make_inputs(folder: Path, needs: Collection[str]) -> None:
         network = build_model(ModelConfig(name="mlp", width=8), 0)
         (folder / "weights.safetensors").write_bytes(safetensors.torch.save(network.state_dict()))
     if "runs" in needs:
-        trained = f"{TRAIN}dropout".replace("--out out", f"--out {folder}/runs").format(i=folder)
-        _make(trained.split(), folder)
+        _make(f"{TRAIN}dropout".replace("--out out", f"--out {folder}/runs").format(i=folder).split(), folder)
 
 
 def _make(arguments: list[str], folder: Path) -> None:

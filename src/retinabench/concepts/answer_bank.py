@@ -62,8 +62,7 @@ def examine_synthetic(
     truth: Path, name: str, out: Path, options: ExamineOptions, resources: Resources
 ) -> ExaminationReport:
     bank, panel = read_reference(truth, options.concepts, options.reference, options.reader_seed)
-    examinee = SYNTHETIC[name](bank, options.seed)
-    return examine_bank(bank, examinee, out, options, panel, progress=resources.progress)
+    return examine_bank(bank, SYNTHETIC[name](bank, options.seed), out, options, panel, progress=resources.progress)
 
 
 def origin(bank: str, source: Path | None) -> dict[str, str]:
@@ -75,10 +74,8 @@ def origin(bank: str, source: Path | None) -> dict[str, str]:
 
 def asked_bank(bank: str, source: Path | None, network: NetworkOptions, concepts: Sequence[str] | None) -> Bank:
     """Return the questions that a synthetic examinee is asked about the images of a bank."""
-    definition = find_definition(bank)
-    images = read_images(
-        definition, source, images=network.images, seed=network.seed, progress=network.resources.progress
-    )
+    definition, progress = find_definition(bank), network.resources.progress
+    images = read_images(definition, source, images=network.images, seed=network.seed, progress=progress)
     return _in_memory(images, masks.split(images, network.seed, definition.held_out)[1], concepts)
 
 

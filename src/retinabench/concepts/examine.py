@@ -22,6 +22,7 @@ from retinabench.concepts.report.findings import (
     ExaminationReport,
     Goals,
     beside_lines,
+    by_goal,
     claim_verdicts,
     parse_goals,
     recognised,
@@ -75,7 +76,6 @@ class ExamineOptions:
 def examine_files(
     answers: Path, truth: Path, out: Path, options: ExamineOptions, *, progress: Progress = QUIET
 ) -> ExaminationReport:
-    """Examine a table of answers against the truth and write all files; a transcript found there is continued."""
     bank, panel = read_reference(truth, options.concepts, options.reference, options.reader_seed)
     given = read_answers(answers, bank, parse_cut(options.cut, bank))
     return examine_bank(bank, given, out, options, panel, progress=progress)
@@ -89,8 +89,7 @@ def verify_files(truth: Path, transcript: Path, options: ExamineOptions, answers
     nonce, cut = header.get("nonce"), header.get("cut")
     options = replace(options, nonce=nonce, seed=header["seed"] if nonce is None else 0)
     bank, panel = read_reference(truth, options.concepts, options.reference, options.reader_seed)
-    examinee = None if answers is None else read_answers(answers, bank, cut or {})
-    examined = replay(bank, transcript, examinee)
+    examined = replay(bank, transcript, None if answers is None else read_answers(answers, bank, cut or {}))
     return ExaminationReport(examined if panel is None else enter_readers(examined, panel))
 
 
@@ -180,9 +179,8 @@ def _chosen(rule: DecisionThreshold, folder: Path, asked: Bank) -> dict[str, flo
     cuts = {}
     for column, concept in enumerate(asked.concepts):
         known = np.flatnonzero(bank.truth[:, column] >= 0)
-        scores = [answers(int(sample), concept) for sample in known]
         # The rules know their scores by rank alone: a score need not be a probability.
-        levels, rank = np.unique(scores, return_inverse=True)
+        levels, rank = np.unique([answers(int(sample), concept) for sample in known], return_inverse=True)
         names = np.arange(len(rank)).astype(np.str_)
         truth = bank.truth[known, column]
         try:
@@ -201,9 +199,7 @@ SHOWN = ("Recognised", "Not shown to be recognised", "Reversed", "Not asked")  #
 
 
 def summary_lines(report: ExaminationReport) -> list[str]:
-    found = report.examination
-    width = max(len(name) for name in found.concepts)
-    lines = []
+    found, lines = report.examination, []
     for verdict in claim_verdicts(report):
         claim, rate = verdict.claim, verdict.rate
         after = f", decided after {claim.after} questions" if claim.after else ""
@@ -212,24 +208,21 @@ def summary_lines(report: ExaminationReport) -> list[str]:
         lines.append(f"{verdict.says} in {claim.scope}: {claim.text}{after}; {counts}.{more}")
     lines += [f"Exploratory, not decided: {claim.text}." for claim in found.claims if not claim.registered]
     for standing in ("missed", "met", "open"):
-        names: dict[str, list[str]] = {}
-        for r in report.every_rate:
-            if r.standing == standing:
-                names.setdefault(f"{r.measure} >= {r.goal:g}", []).append(r.concept)
-        lines += [f"Goal {standing}: {goal} of {', '.join(concepts)}." for goal, concepts in names.items()]
+        for (measure, goal), rates in by_goal(rate for rate in report.every_rate if rate.standing == standing).items():
+            lines.append(f"Goal {standing}: {measure} >= {goal:g} of {', '.join(rate.concept for rate in rates)}.")
     if not lines:
         said = zip(SHOWN, recognised(report).values(), strict=True)
         lines.append("; ".join(f"{text}: {', '.join(names)}" for text, names in said if names) + ".")
     lines.append(f"{found.asked:,} of {found.bank.cells.sum():,} questions asked, stopped by: {found.stopped}.")
     if found.head:
         lines.append(f"Transcript: {found.head} (SHA-256 of its last line, which names the one before it, and so on).")
-    readers = found.readers
+    readers, width = found.readers, max(map(len, found.concepts))
     panel = f" of what another panel of {len(readers.names)} would say" if readers and readers.panel else ""
     lines.append(f"{'':<{width}}  {'sensitivity':<28}specificity (95 % interval{panel}, asked/all)")
     for name, one in found.concepts.items():
         cells = "".join(f"{_rate(rate):<28}" for rate in (one.sensitivity, one.specificity))
         lines.append(f"{name:<{width}}  {cells}".rstrip())
-    return lines + (beside_lines(found.readers) if found.readers else [])
+    return lines + (beside_lines(readers) if readers else [])
 
 
 def _rate(one: Rate) -> str:

@@ -55,10 +55,7 @@ class Answers:
 
 
 def read_answers(path: str | Path, bank: Bank, cut: Collection[str] = ()) -> Answers:
-    """Read P(yes) for every image and concept of a bank, or any score where a concept has a `cut`; others are left aside.
-
-    Raises `InputError` naming the file and the images or columns that are missing, or row and column of a bad value.
-    """
+    """Read P(yes) for every image and concept of a bank, or any score where a concept has a `cut`; others are left aside."""
     path = Path(path)
     image_id, names, values = read_concepts(path, bank.concepts)
     wrong = ((values < 0) | (values > 1)) & ~np.isin(names, list(cut))
@@ -76,8 +73,7 @@ def read_answers(path: str | Path, bank: Bank, cut: Collection[str] = ()) -> Ans
     Check(str(path)).unique("image_id", image_id)
     place = {name: row for row, name in enumerate(image_id.tolist())}
     wanted = [bank.name(sample) for sample in range(bank.samples)]
-    missing = [name for name in wanted if name not in place]
-    if missing:
+    if missing := [name for name in wanted if name not in place]:
         shown = ", ".join(f"'{name[:60]}'" for name in missing[:3])
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise InputError(f"has no row for {shown}{more}", file=path, hint="Answer every image of the truth file.")
@@ -86,12 +82,9 @@ def read_answers(path: str | Path, bank: Bank, cut: Collection[str] = ()) -> Ans
 
 
 def synthetic(bank: Bank, accuracy: NDArray[np.float64], seed: int, sure: tuple[float, float] = (0.5, 1.0)) -> Examinee:
-    """Return an examinee with a known accuracy per concept, whatever the truth.
+    """Return an examinee with a known accuracy per concept, whatever the truth (Fountoukidou and Sznitman 2019, section 3).
 
     Each answer is a function of seed, sample and concept, so that it does not depend on the order of the questions.
-
-    References:
-        Fountoukidou and Sznitman, Concept-Centric Visual Turing Tests for Method Validation, MICCAI 2019, section 3.
     """
     column = {name: place for place, name in enumerate(bank.concepts)}
 

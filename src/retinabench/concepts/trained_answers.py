@@ -70,8 +70,7 @@ class ConceptNetwork:
     def answer(self, rows: Rows) -> NDArray[np.float64]:
         """Return P(yes), (len(rows), C), for some samples, few of which are in memory at a time."""
         parts = np.split(rows, range(PREDICT_AT_ONCE, len(rows), PREDICT_AT_ONCE))
-        logits = [self.network(self.read(part)) for part in parts]
-        return torch.cat(logits).double().sigmoid().cpu().numpy()
+        return torch.cat([self.network(self.read(part)) for part in parts]).double().sigmoid().cpu().numpy()
 
 
 class ConceptBatches(Batches):
@@ -107,11 +106,9 @@ def default_optimizer(model: ModelConfig, concepts: int, batch: int, epochs: int
     each concept as the preset learns its one label.
     """
     if model.weights is None:
-        return Optimizer(
-            name="adam", lr=0.002, momentum=0.9, epochs=epochs or 40, batch_size=batch, select="last", reweight="none"
-        )
-    preset = "real/frozen" if model.trained == "head" else "real/finetuned"
-    settings: JsonObject = find(preset)[1]["optimizer"]
+        own: JsonObject = {"name": "adam", "lr": 0.002, "momentum": 0.9, "epochs": epochs or 40, "batch_size": batch}
+        return Optimizer(**own, select="last", reweight="none")
+    settings: JsonObject = find("real/frozen" if model.trained == "head" else "real/finetuned")[1]["optimizer"]
     if model.trained == "head":
         settings |= {"lr": settings["lr"] * concepts, "l2": settings["l2"] / concepts}
     return Optimizer(**settings | ({"epochs": epochs} if epochs else {}))
@@ -170,11 +167,7 @@ def untrained_network(model: ModelConfig, seed: int, data: Prepared, resources: 
 
 
 def _reader(images: ImageSource) -> Callable[[Rows], Tensor]:
-    def read(rows: Rows) -> Tensor:
-        ((inputs, _),) = images.load([rows])
-        return inputs
-
-    return read
+    return lambda rows: list(images.load([rows]))[0][0]  # noqa: RUF015
 
 
 @dataclass(frozen=True)
@@ -245,15 +238,13 @@ def train_and_answer(
     check_size(model, size)
     # What cannot be built is refused before anything is written.
     build_trunk(model) if model.trained == "head" else build_model(model, seed)
-    data = prepare_samples(
-        images, out / "samples", size=size, grid=grid, source={**source, **drawn}, progress=options.resources.progress
-    )
-    trained, asked = masks.split(images, seed, definition.held_out)
-    if options.trained == AS_IT_IS:
-        trained, asked = trained[:0], np.arange(len(images))
-    rows, questions = sample_rows(trained, grid), sample_rows(asked, grid)
+    progress = options.resources.progress
+    data = prepare_samples(images, out / "samples", size=size, grid=grid, source={**source, **drawn}, progress=progress)
+    as_it_is = options.trained == AS_IT_IS
+    trained, asked = ([], range(len(images))) if as_it_is else masks.split(images, seed, definition.held_out)
+    rows, questions = (sample_rows(np.asarray(some, np.intp), grid) for some in (trained, asked))
     settings: JsonObject = {"size": size, "grid": grid, "seed": seed, "model": model.model_dump()}
-    if options.trained == AS_IT_IS:
+    if as_it_is:
         network = untrained_network(model, seed, data, options.resources)
     else:
         settings["optimizer"] = default_optimizer(model, len(images.concepts), 16 * grid, options.epochs).model_dump()
@@ -295,10 +286,7 @@ def table(
     values: NDArray[np.int8] | NDArray[np.float64],
     patients: NDArray[np.str_] | None = None,
 ) -> bytes:
-    """Return a CSV with image_id, patient_id where a patient has several samples, and one column per concept.
-
-    Shapes: `sample_id` (M,), `values` (M, C), `patients` (M,).
-    """
+    """Return a CSV with image_id, patient_id where a patient has several samples, and one column per concept; `values` (M, C)."""
     named = [[name] for name in sample_id]
     if several := patients is not None and len(np.unique(patients)) < len(patients):
         named = [[*one, patient] for one, patient in zip(named, patients, strict=True)]

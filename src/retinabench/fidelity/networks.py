@@ -9,7 +9,7 @@ Functions of `xp` are written over the array functions of that namespace, `numpy
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,8 +106,7 @@ class Categorical:
 
     def log_density(self, outputs: Array, xp: Any) -> Array:
         """Return Σ_n log softmax(f_n)_y, (...)."""
-        hits = np.eye(outputs.shape[-1])[self.classes]
-        return ((outputs - _log_sum(outputs, xp)) * hits).sum(axis=(-2, -1))
+        return ((outputs - _log_sum(outputs, xp)) * np.eye(outputs.shape[-1])[self.classes]).sum(axis=(-2, -1))
 
     def slopes(self, outputs: Floats) -> Floats:
         """Return those of the sum by the outputs, (..., N, C)."""
@@ -146,9 +145,3 @@ class Gaussian:
 def _log_sum(logits: Array, xp: Any) -> Array:
     most = logits.max(axis=-1, keepdims=True)
     return most + xp.log(xp.exp(logits - most).sum(axis=-1, keepdims=True))
-
-
-def in_parts(function: Callable[[Floats], Floats], weights: Floats, most: int = 200) -> Floats:
-    """Apply a function of weights (S, P) to some draws at a time, so that memory does not grow with their number."""
-    parts: Sequence[Floats] = [function(some) for some in np.split(weights, range(most, len(weights), most))]
-    return np.concatenate(parts)

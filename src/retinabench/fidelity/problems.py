@@ -21,7 +21,7 @@ from retinabench.fidelity.densities.draws import DensityProblem
 from retinabench.fidelity.leaderboard.files import keep_submission, make_evaluator, score_among_shipped
 from retinabench.fidelity.leaderboard.results import TaskBoard, rank_json
 from retinabench.fidelity.leaderboard.tables import task_table
-from retinabench.fidelity.networks import NETWORKS, Array, Categorical, Floats, Gaussian, in_parts
+from retinabench.fidelity.networks import NETWORKS, Array, Categorical, Floats, Gaussian
 from retinabench.fidelity.scoring.measures import ALL
 from retinabench.fidelity.submissions.submission import About, Budget, Implied, Submission, submission_of
 from retinabench.fidelity.targets.data import TargetData, labels, load, standardised
@@ -144,8 +144,7 @@ class Problem:
         Returns:
             Class probabilities (..., M, C); of a regression means and stds of y (..., M, 2).
         """
-        w = np.asarray(weights, np.float64)
-        return self._likelihood.predict(self._network.outputs(w, self.test_inputs, np))
+        return self._likelihood.predict(self._network.outputs(np.asarray(weights, np.float64), self.test_inputs, np))
 
     def submit(
         self,
@@ -189,7 +188,8 @@ class Problem:
             task=self.name, method=method, title=method, seed=seed, version=__version__,
             budget=Budget(used=gradients), implied=Implied(temperature=1, prior_variance=self.prior_variance, how="draws of the weights"),
         )  # fmt: skip
-        return submission_of(in_parts(self.predict, w).astype(np.float32), self.target, about, seed)
+        parts = [self.predict(some).astype(np.float32) for some in np.split(w, range(200, len(w), 200))]
+        return submission_of(np.concatenate(parts), self.target, about, seed)
 
 
 def problem(name: str, data: str | Path | None = None) -> Problem | DensityProblem:

@@ -68,11 +68,8 @@ def rerun(
         raise InputError("are of several entries", hint="Name the seeds of one entry at a time.")
     sample = _function(code) if code else None
     if sample is None and first.about.run is None:
-        raise InputError(
-            "names no code of an entry that can be run again",
-            file=first.source,
-            hint="Name a function of its author by --code FILE.py:FUNCTION (see docs/fidelity.md).",
-        )
+        hint = "Name a function of its author by --code FILE.py:FUNCTION (see docs/fidelity.md)."
+        raise InputError("names no code of an entry that can be run again", file=first.source, hint=hint)
     stated = [0 if one.about.seed is None else one.about.seed for one in submissions]
     runs = {}
     for seed in dict.fromkeys((*SEEDS, *stated)):
@@ -87,11 +84,10 @@ def rerun(
     chains = sample is not None or first.about.method in UNTRAINED_TITLES or _is_chain(first.about.method)
     compared = []
     for one, seed in zip(submissions, stated, strict=True):
-        mine, again = (
-            float(distance(values, evaluator.predictive).mean()) for values in (one.values, runs[seed].values)
-        )
-        same = bool(np.abs(one.values - runs[seed].values).max() <= SAME)
-        apart = float(distance(one.values, runs[seed].values).mean())
+        values, again_values = one.values, runs[seed].values
+        mine, again = (float(distance(some, evaluator.predictive).mean()) for some in (values, again_values))
+        same = bool(np.abs(values - again_values).max() <= SAME)
+        apart = float(distance(values, again_values).mean())
         holds = same or (chains and _is_among(mine, fixed))
         compared.append(Compared(one.title, seed, holds, same, mine, again, apart))
     return compared
@@ -113,16 +109,12 @@ def _entry(first: Submission, evaluator: Evaluator, seed: int, out: Path, progre
     target, about, data = evaluator.target, first.about, evaluator.data
     if about.budget is None or about.method is None:
         raise InputError("states no method or no budget, so that it cannot be run again", file=first.source)
-    limit = about.budget.limit or about.budget.used
-    if "optimizer" not in (about.run or {}):  # of an infinite width, or of a chain of an earlier version
-        file = run_entry(
-            about.method, target, budget=limit, seed=seed, out=out, resources=Resources("cpu", 0, progress)
-        )
+    limit, settings, resources = about.budget.limit or about.budget.used, about.run or {}, Resources("cpu", 0, progress)
+    if "optimizer" not in settings:  # of an infinite width, or of a chain of an earlier version
+        file = run_entry(about.method, target, budget=limit, seed=seed, out=out, resources=resources)
     else:
-        run = load_run(**{**(about.run or {}), "seed": seed})
-        file = run_settings(
-            entry(about.method), run, target, data, budget=limit, out=out, resources=Resources("cpu", 0, progress)
-        )
+        run = load_run(**{**settings, "seed": seed})
+        file = run_settings(entry(about.method), run, target, data, budget=limit, out=out, resources=resources)
     return read_submission(file, target, len(data.test), data.sha256)
 
 
@@ -142,11 +134,9 @@ def _sampled(sample: Sample, first: Submission, evaluator: Evaluator, seed: int)
 
 
 def _function(code: str) -> Sample:
-    """Import FILE.py:FUNCTION, which whoever makes the board names."""
     file, _, name = code.rpartition(":")
     function = getattr(import_location(file), name, None) if file else None
     if not callable(function):
-        raise InputError(
-            f"'{code}' is not FILE.py:FUNCTION of a function", hint="For example: --code sampler.py:sample"
-        )
+        hint = "For example: --code sampler.py:sample"
+        raise InputError(f"'{code}' is not FILE.py:FUNCTION of a function", hint=hint)
     return function  # type: ignore[no-any-return]

@@ -89,17 +89,15 @@ class Anchors:
         self, model: nn.Module, batches: Batches, run: TrainingRun, likelihood: Likelihood, generator: torch.Generator
     ) -> None:
         """Draw z at the network as it predicts now: one pass over the training images, not augmented."""
-        training, total = model.training, torch.zeros_like(self.score)
+        training, self.score = model.training, torch.zeros_like(self.score)
         model.eval()
         for images, _ in batches.rows(batches.train, run.optimizer.batch_size):
             with precision(run, batches.device):
                 outputs = model(images).float()
             drawn = likelihood.sample(outputs.detach(), generator)
-            log_likelihood = -likelihood.negative_log_likelihood(outputs, drawn).sum()
-            slopes = torch.autograd.grad(log_likelihood, self.trained)
-            total += torch.cat([slope.reshape(-1) for slope in slopes])
+            slopes = torch.autograd.grad(-likelihood.negative_log_likelihood(outputs, drawn).sum(), self.trained)
+            self.score += torch.cat([slope.reshape(-1) for slope in slopes])
         model.train(training)
-        self.score = total
 
     def state_dict(self) -> TrainingState:
         return {"anchor": self.anchor.cpu(), "score": self.score.cpu()}
@@ -117,8 +115,7 @@ def anchored_objective(
     l2, images = run.optimizer.l2, len(batches.train)
 
     def objective(inputs: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
-        weights = torch.cat([p.reshape(-1) for p in anchors.prior])
-        pull = l2 * (weights - anchors.anchor).square().sum()
+        pull = l2 * (torch.cat([p.reshape(-1) for p in anchors.prior]) - anchors.anchor).square().sum()
         if anchors.matched:
             pull = pull - anchors.score @ torch.cat([p.reshape(-1) for p in anchors.trained]) / images
         return {**data_term(inputs, labels, batch), "anchor": pull}
@@ -170,10 +167,8 @@ class Anchored:
     def fit(
         model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
     ) -> PointPosterior:
-        """Draw the anchors, train and return the member."""
         anchors, std = Anchors(model, run), prior_std(run, len(batches.train))
-        generator = torch_generator(batches.device, run.seed, "anchor", 0)
-        anchors.anchor.normal_(generator=generator).mul_(std)
+        anchors.anchor.normal_(generator=torch_generator(batches.device, run.seed, "anchor", 0)).mul_(std)
 
         def add_noise(epoch: int) -> None:
             if epoch + 1 == (run.optimizer.epochs + 1) // 2:
@@ -345,12 +340,7 @@ def guided_walk(
 ) -> tuple[Tensor, Tensor]:
     """Move every coordinate once by a guided walk whose stationary law is N(0, std²); return positions and directions (P,).
 
-    Propose x' = x + d |e|; accept with probability min(1, π(x') / π(x)), otherwise stay and turn round, d ← -d.
-
-    References:
-        Gustafson (1998), "A guided walk Metropolis algorithm".
-
-    Shapes: `position` (P,), `direction` (P,), `noise` (P,), `uniform` (P,), returns (P,).
+    Propose x' = x + d |e|; accept with probability min(1, π(x') / π(x)), otherwise stay and turn round, d ← -d (Gustafson 1998).
     """
     proposal = position + direction * noise.abs()
     # The difference of the squares as a product: exact where the two are close.

@@ -34,8 +34,7 @@ class Counted:
 
     def gradient(self, weights: Tensor) -> Tensor:
         """(K, P) -> gradients (K, P); cheaper for some densities in closed form."""
-        alone = getattr(self.log_likelihood, "gradient", None)
-        if alone is None:
+        if (alone := getattr(self.log_likelihood, "gradient", None)) is None:
             return self(weights)[1]
         gradient: Tensor = alone(weights)
         self._keep(weights, gradient)
@@ -197,34 +196,31 @@ class _Chain:
         largest = float(scale.max() if scale.ndim == 1 else torch.linalg.matrix_norm(scale, 2))
         widest = self.prior.variance / largest**2  # the prior bounds the width of the posterior
         self.period = min(max(1.0, float(unscaled(_later(trace), scale).var(dim=0).max())), widest)
-        self.state = hmc.start(Scaled(self.counted, self.prior.variance, scale), unscaled(self.weights, scale))
-        self.scale, self.prior_variance = scale, FLAT
         self.density = Scaled(self.counted, self.prior.variance, scale)
+        self.state = hmc.start(self.density, unscaled(self.weights, scale))
+        self.scale, self.prior_variance = scale, FLAT
         self.size = hmc.StepSize(hmc.first_step(self.density, self.state, FLAT, self.generator) / 2, 0.8)
 
 
-def _hmc(chain: _Chain, left: int) -> None:
+def _hmc(chain: _Chain, left: int) -> float:
+    """Move the chain by a trajectory of at most `left` gradients; return the acceptance probability."""
     steps = min(hmc.steps_for(chain.step, chain.period), max(1, chain.budget // TRAJECTORIES), left)
-    adapting = chain.adapting
     chain.state, info = hmc.transition(
         chain.density, chain.state, prior_variance=chain.prior_variance, step=chain.step, steps=steps,
         generator=chain.generator,
     )  # fmt: skip
-    if adapting:
-        chain.size.update(float(info.acceptance.mean()))
+    return float(info.acceptance.mean())
 
 
-def _nuts(chain: _Chain, left: int) -> None:
+def _nuts(chain: _Chain, left: int) -> float:
     depth = int(math.log2(min(left + 1, 1 + max(1, chain.budget // TRAJECTORIES))))
-    adapting = chain.adapting
     sampler = Nuts(chain.density, chain.prior_variance, chain.step, chain.generator, max(1, min(10, depth)))
     chain.state, acceptance, _ = sampler.transition(chain.state)
-    if adapting:
-        chain.size.update(acceptance)
+    return acceptance
 
 
 def _chain(
-    transition: Callable[[_Chain, int], None],
+    transition: Callable[[_Chain, int], float],
     prior: Prior,
     counted: Counted,
     budget: int,
@@ -232,20 +228,19 @@ def _chain(
     advance: Advance,
 ) -> list[Tensor]:
     """Return the states of one chain after burn-in; its start alone where the search of the first step took the budget."""
-    state = hmc.start(counted, prior.starts(1, generator))
-    first = hmc.first_step(counted, state, prior.variance, generator) / 4
-    size = hmc.StepSize(first, 0.8)
-    variance = prior.variance
-    chain = _Chain(
-        prior, counted, state, size, generator, budget, counted, variance, torch.ones(prior.parameters), variance
-    )
+    variance, state = prior.variance, hmc.start(counted, prior.starts(1, generator))
+    size = hmc.StepSize(hmc.first_step(counted, state, variance, generator) / 4, 0.8)
+    scale = torch.ones(prior.parameters)
+    chain = _Chain(prior, counted, state, size, generator, budget, counted, variance, scale, variance)
     updates = updates_of(prior.parameters, budget)
     counted.trace = [] if updates else None
     kept: list[Tensor] = []
     told = 0
     while counted.used < budget:
         adapting = chain.adapting
-        transition(chain, budget - counted.used)
+        acceptance = transition(chain, budget - counted.used)
+        if adapting:
+            chain.size.update(acceptance)
         if updates and counted.used >= updates[0]:
             chain.rescale()
             updates = [one for one in updates if one > counted.used]
@@ -275,10 +270,8 @@ def _mclmc(
 ) -> list[Tensor]:
     """Return the states of chains (K, P) after burn-in; adjusted ones are trajectories that are accepted or rejected."""
     if prior.parameters < 2:
-        raise InputError(
-            "microcanonical chains need at least two weights, and there is one",
-            hint="Run 'hmc' or 'nuts', which take any number.",
-        )
+        hint = "Run 'hmc' or 'nuts', which take any number."
+        raise InputError("microcanonical chains need at least two weights, and there is one", hint=hint)
     weights = prior.starts(1, generator) if start is None else start
     chains, before = len(weights), counted.used
     end_of_burn_in = before + BURN_IN * (budget - before)
@@ -295,9 +288,7 @@ def _mclmc(
     while counted.used + chains <= budget:
         burning, told = counted.used < end_of_burn_in, counted.used
         if adjustment is None:
-            moved, errors = hmc.microcanonical_step(
-                density, point, prior_variance=FLAT, size=size.size, length=length, generator=generator
-            )
+            moved, errors = hmc.microcanonical_step(density, point, size=size.size, length=length, generator=generator)
             error = float(errors.square().mean().sqrt())
             point = moved if math.isfinite(error) else hmc.microcanonical_start(point.state, generator)
             if burning:
@@ -307,13 +298,9 @@ def _mclmc(
             step = adjustment.step if burning else adjustment.adapted
             wanted = math.ceil(2 * length / step * float(torch.rand((), generator=generator)))
             most = min((budget - counted.used) // chains, max(1, budget // TRAJECTORIES // chains))
+            steps = max(1, min(wanted, most))
             state, info = hmc.microcanonical_transition(
-                density,
-                point.state,
-                prior_variance=FLAT,
-                size=step,
-                steps=max(1, min(wanted, most)),
-                generator=generator,
+                density, point.state, size=step, steps=steps, generator=generator
             )
             point = hmc.ChainPoint(state, point.velocity)
             if burning:
@@ -324,9 +311,8 @@ def _mclmc(
             trace, updates = counted.trace or [], [one for one in updates if one > counted.used]
             counted.trace = trace if updates else None
             if (found := scale_of(trace, prior.variance)) is not None:
-                point, density = _microcanonical_start(
-                    prior, counted, scaled(point.state.weights, scale), found, generator
-                )
+                weights = scaled(point.state.weights, scale)
+                point, density = _microcanonical_start(prior, counted, weights, found, generator)
                 scale, burned, size = found, [], hmc.VarianceStepSize(FIRST * length)
         elif adjusted and adjustment is None and counted.used >= (adaptation + end_of_burn_in) / 2:
             length, adjustment = max(length, _length(burned)), hmc.StepSize(size.size, ADJUSTED_ACCEPTANCE)
@@ -355,14 +341,10 @@ NETWORK_RATE = 0.02  # where it starts from networks
 
 
 def _mile(prior: Prior, counted: Counted, budget: int, generator: torch.Generator, advance: Advance) -> list[Tensor]:
-    """Return the states of microcanonical chains that start where an ensemble's members were optimised to.
-
-    Sommer, Robnik, Nozadze, Seljak & Rügamer 2025, "Microcanonical Langevin Ensembles".
-    """
+    """Return the states of microcanonical chains that start where an ensemble's members were optimised to."""
     members = int(np.clip(budget // 250, *MEMBERS))
-    weights = prior.starts(members, generator)
+    weights, steps = prior.starts(members, generator), int(OPTIMISED * budget) // members
     rate = RATE * math.sqrt(prior.variance) if prior.start is None else NETWORK_RATE
-    steps = int(OPTIMISED * budget) // members
     optimizer = torch.optim.Adam([weights], lr=rate)
     for number in range(steps):
         optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * number / steps)) / 2

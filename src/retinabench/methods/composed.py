@@ -78,20 +78,16 @@ class Ensemble:
         """Pool the predictions of K members. Shapes: `members` (N, S)."""
         first = members[0]
         for other in members[1:]:
-            same = len(other) == len(first) and bool(
-                (other.image_id == first.image_id).all() and (other.label == first.label).all()
-            )
+            same = np.array_equal(other.image_id, first.image_id) and np.array_equal(other.label, first.label)
             if not same or other.samples != first.samples:
-                raise InputError(
-                    "holds other images, labels or numbers of samples than the first member", file=other.source
-                )
-        metadata = {**first.metadata, "members": sum(m.metadata["members"] for m in members)}
+                problem = "holds other images, labels or numbers of samples than the first member"
+                raise InputError(problem, file=other.source)
         own = [m.uncertainty for m in members if m.uncertainty is not None]
         return replace(
             first,
             probs=np.concatenate([m.probs for m in members], axis=1),
             uncertainty=np.mean(own, axis=0) if len(own) == len(members) else None,
-            metadata=metadata,
+            metadata={**first.metadata, "members": sum(m.metadata["members"] for m in members)},
             source=None,
         )
 
@@ -161,9 +157,8 @@ class Temperature:
         (member,) = members
         held = member.select(domain="in_domain", split="validation")
         if held is None or len(set(held.label)) < 2:
-            raise InputError(
-                "a temperature needs validation images of both classes", hint="Hold some out, or use the member itself."
-            )
+            hint = "Hold some out, or use the member itself."
+            raise InputError("a temperature needs validation images of both classes", hint=hint)
         return replace(member, probs=scaled(member.probs, best_temperature(held.label, held.probs)), source=None)
 
 
@@ -173,11 +168,7 @@ def scaled(probs: NDArray[np.float64], temperature: float) -> NDArray[np.float64
 
 
 def best_temperature(label: NDArray[np.int8], probs: NDArray[np.float64]) -> float:
-    """Return the T in `RANGE` that minimises the NLL of the predictive mean: label (N,), probs (N, S).
-
-    Found by Brent's method on log T. With one sample the NLL is convex in 1 / T, so that its minimum is the only one;
-    T = 1 is kept where nothing better is found.
-    """
+    """Return the T in `RANGE` that minimises the NLL of the predictive mean, 1 where nothing is better: label (N,), probs (N, S)."""
 
     def loss(log_temperature: float) -> float:
         return float(nll(label, scaled(probs, math.exp(log_temperature)).mean(axis=1)))

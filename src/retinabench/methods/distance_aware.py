@@ -61,12 +61,12 @@ class SpectralBound(nn.Module):
         self.left.copy_(left / left.norm().clamp(min=1e-12))
 
 
-def bound_spectral_norms(model: nn.Module, bound: float, generator: torch.Generator) -> int:
-    """Bound the spectral norm of every trained convolution and linear layer of `model`, in place."""
+def bound_spectral_norms(model: nn.Module, bound: float, run: TrainingRun) -> None:
+    """Bound the spectral norm of every trained convolution and linear layer of `model`, in place; 0: no bound."""
+    generator = torch_generator("cpu", run.seed, run.method.name, "spectral_norm")
     layers = [m for m in model.modules() if isinstance(m, (nn.Conv2d, nn.Linear)) and m.weight.requires_grad]
-    for layer in layers:
+    for layer in layers if bound else ():
         parametrize.register_parametrization(layer, "weight", SpectralBound(layer.weight, bound, generator))
-    return len(layers)
 
 
 class Sngp:
@@ -121,9 +121,7 @@ class Sngp:
         method, network = as_config(run, Sngp.Config), split_last_layer(model)
         assert isinstance(network.head, nn.Linear)
         device = network.head.weight.device
-        if method.spectral_bound:
-            start = torch_generator("cpu", run.seed, "sngp", "spectral_norm")
-            bound_spectral_norms(network.trunk, method.spectral_bound, start)
+        bound_spectral_norms(network.trunk, method.spectral_bound, run)
         drawn = torch_generator("cpu", run.seed, "sngp", "random_features")
         features = RandomFeatures(network.width, method, drawn).to(device)
         head = nn.Linear(method.random_features, network.head.out_features, device=device)
@@ -140,8 +138,8 @@ class Sngp:
     ) -> LastLayerPosterior:
         """Train the mode, measure the curvature in one pass and return the posterior; validation is that of the mode."""
         posterior = Sngp.build(model, run, likelihood)
-        point = PointPosterior(posterior.model, likelihood)
-        train(point, batches, run, checkpoint, objective=penalised(posterior, batches, run))
+        objective = penalised(posterior, batches, run)
+        train(PointPosterior(posterior.model, likelihood), batches, run, checkpoint, objective=objective)
         posterior.model.eval()
         posterior.factor = inverse_root(last_layer_curvature(posterior, batches, run)).float()
         return posterior
@@ -162,7 +160,6 @@ class RandomFeatures(nn.Module):
         self.register_buffer("phases", 2 * math.pi * torch.rand(size, generator=generator))
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, D) -> (B, M), float32."""
         with torch.autocast(features.device.type, enabled=False):
             return self.amplitude * torch.cos(features.float() @ self.frequencies + self.phases)
 
@@ -201,13 +198,7 @@ class ShrunkGaussian:
 
     @classmethod
     def fit(cls, mean: Tensor, centred: Tensor, like: ShrunkGaussian | None = None) -> ShrunkGaussian:
-        """Shrink the covariance of rows (n, D) with mean 0 as Ledoit and Wolf do, or as that of `like`; nothing of size D x D is built.
-
-        References:
-            Ledoit and Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices", J. Multivariate Analysis 88.
-
-        Shapes: `mean` (D,).
-        """
+        """Shrink the covariance of rows (n, D) with mean 0 as Ledoit and Wolf (2004) do, or as that of `like`; nothing of size D x D is built."""
         n, size = centred.shape
         _, singular, rows = torch.linalg.svd(centred, full_matrices=False)
         eigenvalues = singular.square() / n
@@ -269,8 +260,7 @@ class DensityPosterior(PointPosterior):
 
     def restore(self, state: State) -> None:
         beside = restore_with(self.model, state)
-        self.log_shares = beside["log_shares"]
-        names = ShrunkGaussian.__dataclass_fields__
+        self.log_shares, names = beside["log_shares"], ShrunkGaussian.__dataclass_fields__
         self.gaussians = [
             ShrunkGaussian(**{name: beside[f"{number}.{name}"] for name in names})
             for number in range(sum(key.endswith(".floor") for key in beside))
@@ -324,9 +314,7 @@ class Ddu:
     def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> DensityPosterior:
         """Bound the layers of the trunk, and return the network without Gaussians."""
         network, method = split_last_layer(model), as_config(run, Ddu.Config)
-        if method.spectral_bound:
-            start = torch_generator("cpu", run.seed, "ddu", "spectral_norm")
-            bound_spectral_norms(network.trunk, method.spectral_bound, start)
+        bound_spectral_norms(network.trunk, method.spectral_bound, run)
         return DensityPosterior(network, likelihood, method.density)
 
     @staticmethod
@@ -355,20 +343,17 @@ def estimate_densities(posterior: DensityPosterior, features: Tensor, labels: Te
     """Give the posterior its Gaussians. Shapes: `features` (N, D), `labels` (N,)."""
     classes, counts = torch.unique(labels, return_counts=True)
     if counts.min() < 2:
-        raise InputError(
-            f"class {int(classes[counts.argmin()])} has one training image, which has no covariance",
-            hint="Train with more images, or with another method.",
-        )
+        problem = f"class {int(classes[counts.argmin()])} has one training image, which has no covariance"
+        raise InputError(problem, hint="Train with more images, or with another method.")
     means = torch.stack([features[labels == one].mean(dim=0) for one in classes])
     posterior.log_shares = (counts.double() / len(labels)).log()
     if posterior.density != "class":
         shared = ShrunkGaussian.fit(means[0], features - means[torch.searchsorted(classes, labels)])
         posterior.gaussians = [ShrunkGaussian(mean, shared.vectors, shared.spectrum, shared.floor) for mean in means]
         if posterior.density == "relative":
+            mean = features.mean(dim=0)
             # The same shrinkage and floor: else the larger covariance may be the class's own outside the training images' span.
-            posterior.gaussians.append(
-                ShrunkGaussian.fit(features.mean(dim=0), features - features.mean(dim=0), shared)
-            )
+            posterior.gaussians.append(ShrunkGaussian.fit(mean, features - mean, shared))
     else:
         posterior.gaussians = [
             ShrunkGaussian.fit(mean, features[labels == one] - mean) for mean, one in zip(means, classes, strict=True)

@@ -55,7 +55,6 @@ class McDropout(TrainedByObjective):
 
     @classmethod
     def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
-        """Put dropout into the network and return the posterior."""
         return SampledPosterior(add_dropout(model, as_config(run, McDropout.Config).rate), likelihood, per_image=True)
 
     FIDELITY = (

@@ -126,10 +126,8 @@ def bound(model: nn.Module, scales: Scales, batches: Batches, run: TrainingRun, 
             with precision(run, batches.device):
                 outputs = functional_call(model, weights, (images,))
             losses.append(cross_entropy(outputs, labels, likelihood, batch))
-        divergence = sum(
-            (kl_to_zero_mean_prior(p, stds[name], prior_precision) for name, p in means.items()),
-            torch.zeros((), device=images.device),
-        )
+        parts = (kl_to_zero_mean_prior(p, stds[name], prior_precision) for name, p in means.items())
+        divergence = sum(parts, torch.zeros((), device=images.device))
         return {"cross_entropy": torch.stack(losses).mean(), "kl": options.kl_temperature * divergence / points}
 
     return objective

@@ -43,7 +43,6 @@ class Transition:
 
 
 def start(log_likelihood: LogLikelihood, weights: Tensor) -> State:
-    """Return the chains at the given weights (K, P)."""
     return State(weights, *log_likelihood(weights))
 
 
@@ -139,7 +138,6 @@ class StepSize:
         return math.exp(self.log_smoothed) if self.count else self.first
 
     def update(self, acceptance: float) -> None:
-        """Learn from the mean acceptance probability of one transition."""
         self.count += 1
         share = 1 / (self.count + 10)
         self.error = (1 - share) * self.error + share * (self.target - acceptance)
@@ -226,19 +224,16 @@ class Nuts:
     def _grow(self, edge: TrajectoryPoint, depth: int, forwards: bool, energy: float) -> Tree:
         """Return the 2^depth points that follow `edge`; fewer where they end the trajectory."""
         if depth == 0:
-            return self._leaf(edge, forwards, energy)
+            step = self.step if forwards else -self.step
+            state, momentum = leapfrog(self.log_likelihood, edge.state, edge.momentum, self.prior_variance, step, 1)
+            point = self._point(state, momentum)
+            gain = energy - point.energy if math.isfinite(point.energy) else -math.inf
+            return Tree(point, point, point, gain, momentum.double(), gain > -DIVERGED, math.exp(min(0.0, gain)), 1)
         first = self._grow(edge, depth - 1, forwards, energy)
         if not first.going:
             return first
         second = self._grow(first.right if forwards else first.left, depth - 1, forwards, energy)
         return self._joined(first, second, forwards, whole=False)
-
-    def _leaf(self, edge: TrajectoryPoint, forwards: bool, energy: float) -> Tree:
-        step = self.step if forwards else -self.step
-        state, momentum = leapfrog(self.log_likelihood, edge.state, edge.momentum, self.prior_variance, step, 1)
-        point = self._point(state, momentum)
-        gain = energy - point.energy if math.isfinite(point.energy) else -math.inf
-        return Tree(point, point, point, gain, momentum.double(), gain > -DIVERGED, math.exp(min(0.0, gain)), 1)
 
     def _joined(self, old: Tree, new: Tree, forwards: bool, *, whole: bool) -> Tree:
         """Join a stretch with the one that follows it; of the whole trajectory the newer half is preferred.
@@ -300,15 +295,9 @@ def microcanonical_start(state: State, generator: torch.Generator) -> ChainPoint
 
 
 def microcanonical_step(
-    log_likelihood: LogLikelihood,
-    point: ChainPoint,
-    *,
-    prior_variance: float,
-    size: float,
-    length: float,
-    generator: torch.Generator,
+    log_likelihood: LogLikelihood, point: ChainPoint, *, size: float, length: float, generator: torch.Generator
 ) -> tuple[ChainPoint, Tensor]:
-    """Move all chains once by microcanonical Langevin Monte Carlo; return them and the energy error (K,).
+    """Move all chains once by microcanonical Langevin Monte Carlo under a flat prior; return them and the energy error (K,).
 
     The velocity u is a unit vector. With S = -log π, time step ε and noise η the chain follows
 
@@ -323,24 +312,15 @@ def microcanonical_step(
         without dissipation", for the refreshment and the adaptation of the step.
     """
     before = point.state
-    velocity, first = _turn(point.velocity, _slope(before, prior_variance), size / 2)
-    weights = before.weights + size * velocity
-    after = State(weights, *log_likelihood(weights))
-    velocity, second = _turn(velocity, _slope(after, prior_variance), size / 2)
-    gain = after.value.double() - before.value.double()
-    prior = (before.weights.double().square() - weights.double().square()).sum(dim=1) / (2 * prior_variance)
-    error = first + second - gain - prior
+    velocity, first = _turn(point.velocity, before.gradient, size / 2)
+    after = start(log_likelihood, before.weights + size * velocity)
+    velocity, second = _turn(velocity, after.gradient, size / 2)
+    error = first + second - (after.value.double() - before.value.double())
     return ChainPoint(after, _refreshed(velocity, size / length, generator)), error
 
 
 def microcanonical_transition(
-    log_likelihood: LogLikelihood,
-    state: State,
-    *,
-    prior_variance: float,
-    size: float,
-    steps: int,
-    generator: torch.Generator,
+    log_likelihood: LogLikelihood, state: State, *, size: float, steps: int, generator: torch.Generator
 ) -> tuple[State, Transition]:
     """Move all chains once by a microcanonical trajectory that is accepted or rejected, so that the states have no bias.
 
@@ -350,18 +330,11 @@ def microcanonical_transition(
     point = microcanonical_start(state, generator)
     total = torch.zeros(len(state.weights), dtype=torch.float64, device=state.weights.device)
     for _ in range(steps):
-        point, error = microcanonical_step(
-            log_likelihood, point, prior_variance=prior_variance, size=size, length=math.inf, generator=generator
-        )
+        point, error = microcanonical_step(log_likelihood, point, size=size, length=math.inf, generator=generator)
         total += error
     acceptance = (-total).clamp(max=0).exp().nan_to_num(0.0)
     accepted = torch.rand(len(total), generator=generator, dtype=torch.float64).to(total.device) < acceptance
     return _chosen(accepted, point.state, state), Transition(acceptance, accepted, total)
-
-
-def _slope(state: State, prior_variance: float) -> Tensor:
-    """Return the gradient of log π, (K, P)."""
-    return state.gradient - state.weights / prior_variance
 
 
 def _turn(velocity: Tensor, slope: Tensor, time: float) -> tuple[Tensor, Tensor]:
@@ -398,16 +371,15 @@ class VarianceStepSize:
     weighted: float = field(default=0.0)
     weights: float = field(default=0.0)
 
-    def update(self, error: float, parameters: int) -> bool:
-        """Adapt the step to the energy error of one step; return whether the step is to be kept, which it is not where the error is not finite."""
+    def update(self, error: float, parameters: int) -> None:
+        """Adapt the step to the energy error of one step."""
         if not math.isfinite(error):
             self.size *= 0.5
             self.weighted = self.weights = 0.0
-            return False
+            return
         excess = error**2 / (parameters * ENERGY_VARIANCE) + 1e-8
         weight = math.exp(-0.5 * (math.log(excess) / (6 * SCALE)) ** 2)
         decay = (MEMORY - 1) / (MEMORY + 1)
         self.weighted = decay * self.weighted + weight * excess / self.size**6
         self.weights = decay * self.weights + weight
         self.size = (self.weights / self.weighted) ** (1 / 6)
-        return True

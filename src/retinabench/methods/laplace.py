@@ -111,10 +111,8 @@ class DiagonalPosterior(WeightPosterior):
             return logits
 
         for _ in range(samples):
-            shift = {
-                name: self.stds[name] * torch.randn(p.shape, generator=draws, device=p.device)
-                for name, p in center.items()
-            }
+            noise = {name: torch.randn(p.shape, generator=draws, device=p.device) for name, p in center.items()}
+            shift = {name: self.stds[name] * own for name, own in noise.items()}
             with torch.autocast(images.device.type, enabled=False), warnings.catch_warnings():
                 # PyTorch's forward mode calls a function that PyTorch has deprecated.
                 warnings.filterwarnings("ignore", ".*torch.jit.script", DeprecationWarning)
@@ -168,7 +166,6 @@ class Config(MethodConfig):
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLayerPosterior | DiagonalPosterior:
-    """Return the network with a Gaussian of no width around it."""
     if as_config(run, Config).weights == "diagonal":
         return DiagonalPosterior.build(model, run, likelihood)
     network = split_last_layer(model)
@@ -205,8 +202,7 @@ def measure_last_layer(
     def widen(delta: float) -> None:
         posterior.factor = (vectors * (eigenvalues.clamp(min=0) + delta).rsqrt()).float()
 
-    squared_norm = float(_head_weights(posterior.model).double().square().sum())
-    return eigenvalues.cpu().numpy(), squared_norm, widen
+    return eigenvalues.cpu().numpy(), float(_head_weights(posterior.model).double().square().sum()), widen
 
 
 @torch.no_grad()
@@ -244,10 +240,8 @@ def _validation_precision(
 ) -> float:
     """Return the δ in `SEARCHED` with the least NLL on the validation split, by Brent's method with fixed draws."""
     if not len(batches.validation):
-        raise InputError(
-            "no validation split is held out that could choose the prior precision",
-            hint="Set method.prior_precision to a number, or to evidence.",
-        )
+        hint = "Set method.prior_precision to a number, or to evidence."
+        raise InputError("no validation split is held out that could choose the prior precision", hint=hint)
 
     def loss(log_precision: float) -> float:
         widen(math.exp(log_precision))
@@ -260,12 +254,10 @@ def _validation_precision(
 
 def _weighted(batches: Batches, run: TrainingRun) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the training images in batches, each with the weights (B,) of its images in the likelihood."""
+    start, weights = 0, torch.ones(len(batches.train), device=batches.device)
     if run.optimizer.reweight == "minibatch":
         labels = batches.targets(batches.train)
         weights = class_weights(labels, labels.mean())
-    else:
-        weights = torch.ones(len(batches.train), device=batches.device)
-    start = 0
     for images, _ in batches.rows(batches.train):
         yield images, weights[start : start + len(images)]
         start += len(images)
@@ -282,8 +274,7 @@ def _head_weights(network: SplitNetwork) -> Tensor:
 def linear_curvature(features: Tensor, logits: Tensor, weights: Tensor, likelihood: Likelihood) -> Tensor:
     """Return H of the last layer's weights, in float64.
 
-    Output by output: entry c D + d belongs to weight d of output c.
-    Shapes: `features` (B, D), `logits` (B, C), `weights` (B,).
+    Entry c D + d belongs to weight d of output c. Shapes: `features` (B, D), `logits` (B, C), `weights` (B,).
     """
     phi = features.double()
     hessian = likelihood.information(logits.double()) * weights.double()[:, None, None]

@@ -104,9 +104,7 @@ class VariationalLinear(nn.Module):
         return 0.5 * (outer - size + size * math.log(prior_variance) - log_det)
 
     def sample(self, features: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """(B, D) -> outputs (S, B, O), one draw of the weights per sample."""
-        weights = torch.stack([self.draw(generator) for _ in range(samples)])
-        return features @ weights.mT + self.bias
+        return features @ torch.stack([self.draw(generator) for _ in range(samples)]).mT + self.bias
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """Draw weights (O, D): Λ^-½ (I + A Aᵀ)⁻¹ (ε + A η) has the covariance S."""
@@ -212,23 +210,19 @@ class Fsvi(TrainedByObjective):
 
     @classmethod
     def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLayerSampler[GaussianLinear]:
-        """Put a Gaussian layer where the last linear one was, and return the posterior."""
-        network = split_last_layer(model)
+        network, generator = split_last_layer(model), torch_generator("cpu", run.seed, "fsvi", "log_variance")
         assert isinstance(network.head, nn.Linear)
-        generator = torch_generator("cpu", run.seed, "fsvi", "log_variance")
         network.head = GaussianLinear(network.head, as_config(run, Fsvi.Config).log_variance, generator)
         return LastLayerSampler(network, likelihood, network.head)
 
     @staticmethod
     def optimizer(posterior: LastLayerSampler[GaussianLinear], run: TrainingRun) -> torch.optim.Optimizer:
-        """Return that of MAP, at another pace for log σ²."""
         optimizer = make_optimizer(posterior.model, run.optimizer)
         set_pace(optimizer, [posterior.head.log_variance], as_config(run, Fsvi.Config).variance_rate)
         return optimizer
 
     @staticmethod
     def objective(posterior: LastLayerSampler[GaussianLinear], batches: Batches, run: TrainingRun) -> Objective:
-        """Return the two terms of the loss: the expected cross-entropy and the weighted KL."""
         method, network, head = as_config(run, Fsvi.Config), posterior.model, posterior.head
 
         def terms_of(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
@@ -275,10 +269,9 @@ def kl_full(mean: Tensor, covariance: Tensor, prior_variance: float) -> Tensor:
     that are (nearly) alike from making the covariance singular.
     Shapes: `mean` (M, C), `covariance` (C, M, M).
     """
-    M = len(mean)
     covariance, mean = covariance.double(), mean.double()
     variance = covariance.diagonal(dim1=1, dim2=2)
-    jitter = 1e-6 * variance.mean(dim=1)[:, None, None] * torch.eye(M, device=mean.device, dtype=mean.dtype)
+    jitter = 1e-6 * variance.mean(dim=1)[:, None, None] * torch.eye(len(mean), device=mean.device, dtype=mean.dtype)
     log_det = 2 * torch.linalg.cholesky(covariance + jitter).diagonal(dim1=1, dim2=2).log().sum()
     outer = (variance.sum() + mean.square().sum()) / prior_variance
     kl: Tensor = 0.5 * (outer - mean.numel() + mean.numel() * math.log(prior_variance) - log_det)
@@ -337,11 +330,9 @@ class Vbll:
 
     @staticmethod
     def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> LastLayerSampler[VariationalLinear]:
-        """Put a Gaussian layer where the last linear one was, and return the posterior."""
-        network = split_last_layer(model)
+        network, rank = split_last_layer(model), as_config(run, Vbll.Config).rank
         assert isinstance(network.head, nn.Linear)
         generator = torch_generator("cpu", run.seed, "vbll", "root")
-        rank = as_config(run, Vbll.Config).rank
         network.head = VariationalLinear(network.head, random_outputs(likelihood), rank, generator)
         return LastLayerSampler(network, likelihood, network.head)
 
@@ -349,13 +340,11 @@ class Vbll:
     def fit(
         model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
     ) -> LastLayerSampler[VariationalLinear]:
-        """Train trunk and last layer together, and return the posterior."""
         posterior, method = Vbll.build(model, run, likelihood), as_config(run, Vbll.Config)
         prior = method.prior_variance or run.optimizer.prior_variance(len(batches.train))
         if math.isinf(prior):
-            raise InputError(
-                "optimizer.l2=0 defines no prior for the last layer", hint="Set method.prior_variance, or optimizer.l2."
-            )
+            hint = "Set method.prior_variance, or optimizer.l2."
+            raise InputError("optimizer.l2=0 defines no prior for the last layer", hint=hint)
         head = posterior.head
         with torch.no_grad():
             # S starts at the prior, or where a sum of D features of size 1 has the variance 1: a wider start drowns the labels.
@@ -369,7 +358,6 @@ class Vbll:
     def objective(
         posterior: LastLayerSampler[VariationalLinear], batches: Batches, run: TrainingRun, prior_variance: float
     ) -> Objective:
-        """Return the two terms of the loss: the bound of the expected cross-entropy and the divergence."""
         head, points = posterior.head, len(batches.train)
 
         def terms_of(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:

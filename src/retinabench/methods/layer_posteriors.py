@@ -54,20 +54,15 @@ def elbo(posterior: SampledPosterior, batches: Batches, run: TrainingRun) -> Obj
     model, likelihood = posterior.model, posterior.likelihood
     options: VariationalConfig = as_config(run, VariationalConfig)
 
-    def data_term(images: Tensor, labels: Tensor, batch: BatchInfo) -> Tensor:
-        with precision(run, images.device):
-            outputs = model(images)  # every pass draws its own noise
-        return cross_entropy(outputs, labels, likelihood, batch)
-
     def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
         weight = kl_weight(batch.step, batches.steps, run.optimizer.epochs, options.annealing)
         weight *= options.kl_temperature / len(batches.train)
-        return {
-            "cross_entropy": torch.stack(
-                [data_term(images, labels, batch) for _ in range(options.train_samples)]
-            ).mean(),
-            "kl": weight * kl(model),
-        }
+        losses = []
+        for _ in range(options.train_samples):
+            with precision(run, images.device):
+                outputs = model(images)  # every pass draws its own noise
+            losses.append(cross_entropy(outputs, labels, likelihood, batch))
+        return {"cross_entropy": torch.stack(losses).mean(), "kl": weight * kl(model)}
 
     return objective
 
@@ -78,10 +73,6 @@ def kl_weight(step: int, steps_per_epoch: int, epochs: int, annealing: Annealing
     `none`: 1. `linear`: rises to 1 over the first half of the training and stays. `cyclical`: the same in each of four cycles.
     `linear_released`: min(1, (step + 1) / (200 epochs)), as in the released Retina Benchmark, which a training of 90 epochs
     leaves at 0.45.
-
-    References:
-        Bowman et al. (2016), "Generating sentences from a continuous space"; Fu et al. (2019), "Cyclical annealing
-        schedule".
     """
     total = epochs * steps_per_epoch
     if annealing == "linear":
@@ -103,7 +94,6 @@ class WeightLayers(TrainedByObjective):
 
     @classmethod
     def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
-        """Put posteriors around the weights and return the posterior."""
         options: WeightConfig = as_config(run, WeightConfig)
         generator = torch_generator("cpu", run.seed, "variational")
         network = swap(
@@ -165,10 +155,8 @@ class Mfvi(WeightLayers):
         def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
             """Return the target posterior (see `MethodConfig`)."""
             variance, std = optimizer.prior_variance(points), self.prior_stddev
-            if optimizer.l2_on != "everything":
-                return optimizer.target(
-                    points, ""
-                )  # the biases and norms, which are points, have their prior in the L2 term
+            if optimizer.l2_on != "everything":  # of biases and norms, which are points, it is the prior
+                return optimizer.target(points, "")
             if self.prior_mean != "zero" or std is None:
                 return no_target("a prior that follows the means, or the width of a layer")
             if self.annealing == "linear_released":
@@ -235,7 +223,6 @@ class Radial(WeightLayers):
 
     @staticmethod
     def family(options: WeightConfig) -> str:
-        """Return the name of the noise in `FAMILIES`."""
         assert isinstance(options, Radial.Config)
         return "radial" if options.norm == "layer" else "radial_per_filter"
 
@@ -301,7 +288,6 @@ class Rank1(TrainedByObjective):
 
     @classmethod
     def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SampledPosterior:
-        """Put distributions over r and s into every layer and return the posterior."""
         options = as_config(run, Rank1.Config)
         generator = torch_generator("cpu", run.seed, "variational")
 
@@ -317,7 +303,6 @@ class Rank1(TrainedByObjective):
 
     @staticmethod
     def optimizer(posterior: SampledPosterior, run: TrainingRun) -> torch.optim.Optimizer:
-        """Return that of MAP, at another pace for the distributions."""
         options = as_config(run, Rank1.Config)
         optimizer = make_optimizer(posterior.model, run.optimizer)
         set_pace(optimizer, fast_parameters(posterior.model, norms=options.fast_norms), options.fast_lr)

@@ -54,8 +54,7 @@ class NaturalGradientConfig(MethodConfig):
 
     def target_posterior(self, optimizer: Optimizer, points: int) -> TargetPosterior:
         """Return the target posterior; δ acts on every parameter, whatever `l2_on` is."""
-        variance = self.temperature * optimizer.prior_variance(points)
-        return TargetPosterior(self.temperature, variance, self.approximates)
+        return TargetPosterior(self.temperature, self.temperature * optimizer.prior_variance(points), self.approximates)
 
 
 class NaturalGradientOptimizer(Uncompiled):
@@ -73,9 +72,8 @@ class NaturalGradientOptimizer(Uncompiled):
 
     def std(self, parameter: nn.Parameter) -> Tensor:
         """Return the standard deviation 1 / √(λ (h + δ)) of one parameter, in its shape."""
-        group = self.param_groups[0]
-        precision: Tensor = group["ess"] * (self.state[parameter]["hessian"] + group["delta"])
-        return precision.rsqrt()
+        group, h = self.param_groups[0], self.state[parameter]["hessian"]
+        return torch.rsqrt(group["ess"] * (h + group["delta"]))
 
     def move(self, parameter: nn.Parameter, hessian: Tensor) -> None:
         """Take one step of a parameter with its gradient and its new h, in its shape."""
@@ -101,10 +99,8 @@ def initial_hessian(std: float, ess: float, delta: float) -> float:
     """Return h0 > 0 with 1 / √(λ (h0 + δ)) = std."""
     hessian = 1 / (ess * std**2) - delta
     if hessian <= 0:
-        raise InputError(
-            f"method.std {std:g} is wider than the prior, {(ess * delta) ** -0.5:.3g}",
-            hint="Lower method.std or optimizer.l2.",
-        )
+        hint = "Lower method.std or optimizer.l2."
+        raise InputError(f"method.std {std:g} is wider than the prior, {(ess * delta) ** -0.5:.3g}", hint=hint)
     return hessian
 
 
@@ -162,9 +158,6 @@ class IvonOptimizer(NaturalGradientOptimizer):
     The gradient of a loss averaged over several perturbed weights is handled as well: each draw is m + t ⊙ noise at
     t = 1, and the gradient with respect to t is Σ noise ⊙ g, the sum that Price's theorem asks for. Several processes
     draw the same noise, so that their sums add up to that of the whole batch.
-
-    References:
-        Shen et al. (2024), "Variational learning is effective for large deep networks", algorithm 1.
     """
 
     def __init__(self, parameters: list[nn.Parameter], **options: float) -> None:
@@ -173,11 +166,10 @@ class IvonOptimizer(NaturalGradientOptimizer):
 
     def perturbed(self, named: dict[str, nn.Parameter], generator: torch.Generator) -> dict[str, Tensor]:
         """Draw weights of q by name; the loss's gradient through them reaches the mean."""
-        drawn = {}
-        for name, p in named.items():
-            noise = torch.randn(p.shape, generator=generator, device=p.device) * self.std(p)
-            drawn[name] = p + self._factor(p) * noise
-        return drawn
+        return {
+            name: p + self._factor(p) * (torch.randn(p.shape, generator=generator, device=p.device) * self.std(p))
+            for name, p in named.items()
+        }
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         super().zero_grad(set_to_none)
@@ -247,14 +239,12 @@ class Ivon(NaturalGradient):
 
     @staticmethod
     def objective(model: nn.Module, optimizer: IvonOptimizer, run: TrainingRun, likelihood: Likelihood) -> Objective:
-        """Return the cross-entropy at weights drawn from q, `train_samples` times."""
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        samples = as_config(run, Ivon.Config).train_samples
 
         def objective(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
             generator = torch_generator(images.device, run.seed, "ivon", batch.step)
             losses = []
-            for _ in range(samples):
+            for _ in range(as_config(run, Ivon.Config).train_samples):
                 with precision(run, images.device):
                     logits = functional_call(model, optimizer.perturbed(named, generator), (images,))
                 losses.append(cross_entropy(logits, labels, likelihood, batch))
@@ -315,10 +305,8 @@ class VognOptimizer(NaturalGradientOptimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # the loss is taken outside
-        """Take one step with the gradients and squares of the last loss."""
-        group = self.param_groups[0]
-        beta2 = group["beta2"]
-        for p in group["params"]:
+        beta2 = self.param_groups[0]["beta2"]
+        for p in self.param_groups[0]["params"]:
             if p.grad is not None:
                 # Of a last small batch this process may have had no image.
                 squares = distributed.total(self._squares.pop(p, torch.zeros_like(p)))
@@ -369,12 +357,7 @@ class Vogn(NaturalGradient):
 
     @staticmethod
     def objective(model: nn.Module, optimizer: VognOptimizer, run: TrainingRun, likelihood: Likelihood) -> Objective:
-        """Return the cross-entropy at weights drawn from q, and pass the squares of single gradients to the optimiser.
-
-        The mean of the single gradients is the gradient: one pass gives both. Batch norm ties the images of a batch
-        together, so that none has a gradient of its own: the squares are then taken with the running statistics, by which
-        the network predicts, and the gradient in a second pass, with those of the batch.
-        """
+        """Return the cross-entropy at weights drawn from q, and pass the squares of single gradients to the optimiser (see the card)."""
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         tied = any(isinstance(module, _BatchNorm) for module in model.modules())
 
@@ -389,12 +372,9 @@ class Vogn(NaturalGradient):
                     outputs = functional_call(model, weights, (images,))
                 loss = cross_entropy(outputs, labels, likelihood, batch)
             fixed = {name: w.detach() for name, w in weights.items()}
-            reweighted = run.optimizer.reweight != "none"
-            shares = (
-                class_weights(labels, batch.positive_share)
-                if reweighted
-                else torch.ones(len(labels), device=labels.device)
-            )
+            shares = torch.ones(len(labels), device=labels.device)
+            if run.optimizer.reweight != "none":
+                shares = class_weights(labels, batch.positive_share)
             squares, gradients, total = single_gradients(model, fixed, images, labels, shares, likelihood)
             for name, p in named.items():
                 optimizer.add(p, squares[name] / batch.size)

@@ -40,9 +40,8 @@ class PathGaussian:
         noise = torch.randn(count, len(self.mean), generator=generator, dtype=torch.float64)
         within = noise @ self.q
         moved = noise + (within @ self.factor.T - within) @ self.q.T
-        volume = (
-            self.scale.log().sum() + self.factor.diagonal().log().sum() + 0.5 * len(self.mean) * math.log(2 * math.pi)
-        )
+        constant = 0.5 * len(self.mean) * math.log(2 * math.pi)
+        volume = self.scale.log().sum() + self.factor.diagonal().log().sum() + constant
         return self.mean + self.scale * moved, -0.5 * noise.square().sum(dim=1) - volume
 
 

@@ -54,8 +54,7 @@ class CollectedPosterior:
         An untrained posterior predicts with its network.
         """
         self.model.eval()
-        predictions = []
-        available = self.samples or [dict(self.model.state_dict())]
+        predictions, available = [], self.samples or [dict(self.model.state_dict())]
         count = min(samples, len(available))
         for k in range(count):  # evenly spaced, the last among them
             sample = available[(k + 1) * len(available) // count - 1]
@@ -64,12 +63,8 @@ class CollectedPosterior:
         return torch.stack(predictions)
 
     def state(self) -> State:
-        """The tensors of every sample, not copied."""
-        return {
-            f"{BESIDE}{number:05d}/{name}": tensor
-            for number, sample in enumerate(self.samples)
-            for name, tensor in sample.items()
-        }
+        numbered = ((number, *one) for number, sample in enumerate(self.samples) for one in sample.items())
+        return {f"{BESIDE}{number:05d}/{name}": tensor for number, name, tensor in numbered}  # not copied
 
     def restore(self, state: State) -> None:
         """Take over saved tensors as they come, mapped or not; ValueError where one is of no tensor of the network."""
@@ -100,12 +95,9 @@ class Collector:
             save_tensors(self._file(number), network_state(self.model))
 
     def posterior(self, count: int, likelihood: Likelihood) -> CollectedPosterior:
-        """Return the samples 0 … count - 1."""
         distributed.wait()  # until the process that writes has written
-        if self.checkpoint.folder is None:
-            samples = [self.memory[number] for number in range(count)]
-        else:
-            samples = [load_tensors(self._file(number), mapped=True) for number in range(count)]
+        stored = self.checkpoint.folder is not None
+        samples = [load_tensors(self._file(k), mapped=True) if stored else self.memory[k] for k in range(count)]
         return CollectedPosterior(self.model, likelihood, samples)
 
     def _file(self, number: int) -> Path:
@@ -135,10 +127,8 @@ def before_steps(objective: Objective, steps: Sequence[int], action: Callable[[i
 def evenly_spaced(first: int, last: int, count: int, run: TrainingRun) -> list[int]:
     """Return `count` numbers of steps that cut those after `first` into equal parts; the last one is `last`."""
     if last - first < count:
-        raise InputError(
-            f"{last - first} steps are left for the {count} samples of the method '{run.method.name}'",
-            hint="Lower method.samples, or raise optimizer.epochs.",
-        )
+        problem = f"{last - first} steps are left for the {count} samples of the method '{run.method.name}'"
+        raise InputError(problem, hint="Lower method.samples, or raise optimizer.epochs.")
     return [first + (last - first) * (k + 1) // count for k in range(count)]
 
 
@@ -207,7 +197,6 @@ class DrawnWeights(ABC):
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Return probabilities (S, B, C) of images: S draws of all weights, one pass each."""
         self.model.eval()
         sources = [*self.model.parameters(), *self.beside.values()]
         drawn = self.cache.samples(
@@ -273,7 +262,6 @@ class SampledPosterior(NetworkOnly):
 
     @torch.no_grad()
     def predict(self, images: Tensor, samples: int, generator: torch.Generator) -> Tensor:
-        """Return probabilities (S, B, C) of images: S draws of the network's noise."""
         cached = not self.per_image and fits_cache(samples, self.model)
 
         def draw(start: torch.Generator) -> list[Draw]:

@@ -142,10 +142,8 @@ class Chains:
         method: ChainConfig = as_config(run, ChainConfig)
         budget, name = int(method.gradients_per_example(run.optimizer)), method.sampler
         if budget < FEWEST_GRADIENTS:
-            raise InputError(
-                f"'{name}' needs a budget of at least {FEWEST_GRADIENTS} gradients per example, not {budget}",
-                hint="Give a larger --budget, or set method.gradients.",
-            )
+            problem = f"'{name}' needs a budget of at least {FEWEST_GRADIENTS} gradients per example, not {budget}"
+            raise InputError(problem, hint="Give a larger --budget, or set method.gradients.")
         variance = run.optimizer.prior_variance(len(batches.train))
         if math.isinf(variance):
             raise InputError(f"'{name}' needs a prior on the weights", hint="Set optimizer.l2 above 0.")
@@ -158,8 +156,8 @@ class Chains:
         else:
             density, stream = batches.whole()
             counted, prior, sample = chains.Counted(density), chains.Prior(size, variance), partial(tensors, model)
-        kind = "exact sampler" if name in chains.EXACT else "approximate sampler"
-        generator = torch_generator("cpu", run.seed, kind, name, *stream)
+        exact = "exact" if name in chains.EXACT else "approximate"
+        generator = torch_generator("cpu", run.seed, f"{exact} sampler", name, *stream)
         with checkpoint.progress.track(checkpoint.title, budget, unit="steps") as advance:
             kept = torch.cat(SAMPLERS[name](prior, counted, budget, generator, advance))
         # Files that are joined, as those of folds, have equally many samples: states of a short chain are repeated.

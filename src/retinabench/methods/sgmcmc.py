@@ -68,16 +68,14 @@ class Langevin(Uncompiled):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # the loss is taken outside
-        parameters = [p for group in self.param_groups for p in group["params"]]
-        number, seed = self.param_groups[0]["steps"], self.param_groups[0]["seed"]
+        parameters, first = [p for group in self.param_groups for p in group["params"]], self.param_groups[0]
         # Drawn at once: a network has many small parameters.
-        generator = torch_generator(parameters[0].device, seed, "langevin", number)
+        generator = torch_generator(parameters[0].device, first["seed"], "langevin", first["steps"])
         sizes = [p.numel() for p in parameters]
         flat = torch.randn(sum(sizes), generator=generator, device=parameters[0].device)
         pieces = iter(torch.split(flat, sizes))
         for group in self.param_groups:
-            noise = [next(pieces).view(p.shape) for p in group["params"]]
-            self._move(group, noise)
+            self._move(group, [next(pieces).view(p.shape) for p in group["params"]])
             group["steps"] += 1
 
     def _move(self, group: ParameterGroup, noise: list[Tensor]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -64,10 +64,9 @@ class MembersPosterior(SampledPosterior):
         return super().predict(images, min(samples, self.members), generator)
 
 
-def use_members(network: nn.Module, numbers: Sequence[int], device: torch.device) -> None:
+def use_members(network: nn.Module, numbers: Iterable[int], device: torch.device) -> None:
     """Let the next pass compute these members, each for its share of the rows; members draw nothing."""
-    unused = torch.Generator(device)
-    use_draws(network, [Draw(unused, number) for number in numbers])
+    use_draws(network, [Draw(torch.Generator(device), number) for number in numbers])
 
 
 def own_layers(layer: nn.Module, generators: Iterable[torch.Generator]) -> list[nn.Module]:
@@ -80,12 +79,9 @@ def own_layers(layer: nn.Module, generators: Iterable[torch.Generator]) -> list[
     return made
 
 
-def sum_of_losses(
-    outputs: Tensor, labels: Tensor, likelihood: Likelihood, run: TrainingRun, batch: BatchInfo
-) -> Tensor:
+def sum_of_losses(outputs: Tensor, labels: Tensor, likelihood: Likelihood, batch: BatchInfo) -> Tensor:
     """Return the sum of the members' mean losses, a scalar: its gradient trains each member as if it were alone; `outputs` (K, B, O), `labels` (B,)."""
-    losses = [cross_entropy(one, labels, likelihood, batch) for one in outputs]
-    return torch.stack(losses).sum()
+    return torch.stack([cross_entropy(one, labels, likelihood, batch) for one in outputs]).sum()
 
 
 class BatchEnsemble(TrainedByObjective):
@@ -128,7 +124,6 @@ class BatchEnsemble(TrainedByObjective):
 
     @classmethod
     def build(cls, model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> MembersPosterior:
-        """Put the members' factors into every layer and return the posterior."""
         options = as_config(run, BatchEnsemble.Config)
         generator = torch_generator("cpu", run.seed, "batch_ensemble")
         network = swap(model, lambda layer: BatchEnsembleLayer(layer, options.members, options.std, generator))
@@ -203,10 +198,8 @@ class HeadEnsemble(TrainedByObjective):
             network = SplitNetwork(nn.Identity(), model, width, "the head")
         else:
             network = split_last_layer(model)
-        streams = [
-            torch_generator("cpu", run.seed, "head_ensemble", k)
-            for k in range(as_config(run, HeadEnsemble.Config).members)
-        ]
+        members = range(as_config(run, HeadEnsemble.Config).members)
+        streams = [torch_generator("cpu", run.seed, "head_ensemble", k) for k in members]
         network.head = Members(own_layers(network.head, streams))
         return HeadsPosterior(network, likelihood)
 
@@ -221,7 +214,7 @@ class HeadEnsemble(TrainedByObjective):
                 if features.requires_grad:
                     features.register_hook(lambda gradient: gradient / len(heads.layers))  # type: ignore[no-untyped-call]
                 outputs = heads.each(features)
-            return {"cross_entropy": sum_of_losses(outputs, labels, posterior.likelihood, run, batch)}
+            return {"cross_entropy": sum_of_losses(outputs, labels, posterior.likelihood, batch)}
 
         return terms_of
 
@@ -283,17 +276,15 @@ class LoraEnsemble(TrainedByObjective):
             network.trunk, lambda layer: LowRank(layer, options.members, options.rank, options.alpha, drawn)
         )
         freeze(network.trunk)
-        for module in network.trunk.modules():
-            if isinstance(module, LowRank):
-                for parameter in module.adapters():
-                    parameter.requires_grad_(True)
+        adapted = (module for module in network.trunk.modules() if isinstance(module, LowRank))
+        for parameter in (one for module in adapted for one in module.adapters()):
+            parameter.requires_grad_(True)
         streams = [torch_generator("cpu", run.seed, "lora_ensemble", k) for k in range(options.members)]
         network.head = Members(own_layers(network.head, streams))
         return MembersPosterior(network, likelihood, members=options.members)
 
     @staticmethod
     def objective(posterior: MembersPosterior, batches: Batches, run: TrainingRun) -> Objective:
-        """Return the sum of the members' losses, each of the whole batch."""
         model, members = posterior.model, posterior.members
 
         def terms_of(images: Tensor, labels: Tensor, batch: BatchInfo) -> dict[str, Tensor]:
@@ -301,6 +292,6 @@ class LoraEnsemble(TrainedByObjective):
             with precision(run, batches.device):
                 outputs = model(torch.cat([images] * members))
             parts = outputs.view(members, len(images), -1)
-            return {"cross_entropy": sum_of_losses(parts, labels, posterior.likelihood, run, batch)}
+            return {"cross_entropy": sum_of_losses(parts, labels, posterior.likelihood, batch)}
 
         return terms_of

@@ -33,6 +33,7 @@ from retinabench.methods.training.loop import (
 from retinabench.methods.training.posterior import State, precision
 
 FAMILIES = ("diagonal", "low_rank", "per_layer")
+TENSORS = ("mean", "squares", "deviations")
 
 
 class Moments:
@@ -59,19 +60,17 @@ class Moments:
         return self.squares / max(1, self.count)
 
     def state_dict(self) -> TrainingState:
-        tensors = {"mean": self.mean, "squares": self.squares, "deviations": self.deviations}
-        return {**{name: tensor.cpu() for name, tensor in tensors.items()}, "count": self.count}
+        return {**{name: getattr(self, name).cpu() for name in TENSORS}, "count": self.count}
 
     def load_state_dict(self, state: TrainingState) -> None:
         """Continue from what was collected; ValueError where that are the moments of another network."""
-        count, found = state["count"], {name: state[name] for name in ("mean", "squares", "deviations")}
-        if type(count) is not int or count < 0:
-            raise ValueError(f"count is {count!s:.20}")
-        for name, tensor in found.items():
-            if tensor.shape[-1:] != self.mean.shape:
-                raise ValueError(f"'{name}' has shape {tuple(tensor.shape)}")
-        self.count, device = count, self.mean.device
-        self.mean, self.squares, self.deviations = (tensor.to(device) for tensor in found.values())
+        self.count, device = state["count"], self.mean.device
+        if type(self.count) is not int or self.count < 0:
+            raise ValueError(f"count is {self.count!s:.20}")
+        for name in TENSORS:
+            if state[name].shape[-1:] != self.mean.shape:
+                raise ValueError(f"'{name}' has shape {tuple(state[name].shape)}")
+            setattr(self, name, state[name].to(device))
 
 
 def draw(mean: Tensor, variance: Tensor, deviations: Tensor, scale: float, generator: torch.Generator) -> Tensor:
@@ -89,11 +88,10 @@ def flat_weights(model: nn.Module) -> Tensor:
 
 def named_weights(model: nn.Module, vector: Tensor) -> dict[str, Tensor]:
     """Cut a vector (P,) into the parameters of `model`, by name, in their shapes and memory layouts."""
-    named = dict(model.named_parameters())
-    pieces = torch.split(vector, [p.numel() for p in named.values()])
+    pieces = iter(torch.split(vector, [p.numel() for p in model.parameters()]))
     return {
-        name: torch.empty_like(p, requires_grad=False).copy_(piece.view(p.shape))
-        for (name, p), piece in zip(named.items(), pieces, strict=True)
+        name: torch.empty_like(p, requires_grad=False).copy_(next(pieces).view(p.shape))
+        for name, p in model.named_parameters()
     }
 
 
@@ -142,10 +140,9 @@ def set_mean(model: nn.Module, mean: Tensor, batches: Batches, run: TrainingRun)
     """Give the network a mean (P,) of its weights; batch norm's statistics become the average over the batches of one epoch."""
     for name, weights in named_weights(model, mean).items():
         model.get_parameter(name).copy_(weights)
-    norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+    norms = {module: module.momentum for module in model.modules() if isinstance(module, _BatchNorm)}
     if not norms:
         return
-    momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # a plain average instead of a moving one
@@ -153,7 +150,7 @@ def set_mean(model: nn.Module, mean: Tensor, batches: Batches, run: TrainingRun)
     for images, _ in batches.epoch(run.optimizer.epochs):
         with precision(run, batches.device):
             model(images)
-    for norm, momentum in zip(norms, momenta, strict=True):
+    for norm, momentum in norms.items():
         norm.momentum = momentum
     model.eval()
 
@@ -173,8 +170,7 @@ class SwagPosterior(DrawnWeights):
     def draw(self, samples: int, generator: torch.Generator) -> Iterator[dict[str, Tensor]]:
         mean = flat_weights(self.model)
         for _ in range(samples):
-            vector = draw(mean, self.variance, self.deviations, self.scale, generator)
-            yield named_weights(self.model, vector)
+            yield named_weights(self.model, draw(mean, self.variance, self.deviations, self.scale, generator))
 
 
 class Swag:
@@ -219,8 +215,7 @@ class Swag:
     @staticmethod
     def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> SwagPosterior:
         """Return the network as the mean of a Gaussian of width 0."""
-        mean = flat_weights(model)
-        scale = as_config(run, Swag.Config).scale
+        mean, scale = flat_weights(model), as_config(run, Swag.Config).scale
         return SwagPosterior(model, likelihood, torch.zeros_like(mean), mean.new_zeros(0, len(mean)), scale)
 
     @staticmethod
@@ -277,7 +272,6 @@ class SwagMixture(DrawnWeights):
             yield named_weights(self.model, self.sample(family, generator))
 
     def sample(self, family: str, generator: torch.Generator) -> Tensor:
-        """Draw one vector (P,) of a family."""
         if family == "per_layer":
             return torch.cat([self._block(family, part, generator) for part in layer_slices(self.model)])
         return self._block(family, slice(None), generator)
@@ -294,8 +288,7 @@ class SwagMixture(DrawnWeights):
 def layer_slices(model: nn.Module) -> list[slice]:
     """Return each layer's part of the flat weights, which follow the modules."""
     sizes = [sum(p.numel() for p in module.parameters(recurse=False)) for module in model.modules()]
-    ends = list(accumulate(sizes))
-    return [slice(end - size, end) for size, end in zip(sizes, ends, strict=True) if size]
+    return [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True) if size]
 
 
 class Stretches:
@@ -379,10 +372,8 @@ class MultiSwag:
         first, every = method.phase(total, batches.steps)
         ends = list(range(first + every, total + 1, every))
         if len(ends) < 2 * method.components:
-            raise InputError(
-                f"{len(ends)} iterates are too few for {method.components} components of two and more",
-                hint="Lower method.components or method.start, or raise optimizer.epochs.",
-            )
+            problem = f"{len(ends)} iterates are too few for {method.components} components of two and more"
+            raise InputError(problem, hint="Lower method.components or method.start, or raise optimizer.epochs.")
         optimizer = None
         if method.path == "sgld":
             optimizer = Langevin(
@@ -400,10 +391,9 @@ class MultiSwag:
         )  # fmt: skip
         if ends[-1] == total:
             collect(len(ends) - 1)
-        moments = stretches.moments
+        moments, fewest = stretches.moments, min(len(m.deviations) for m in stretches.moments)
         posterior.means = torch.stack([m.mean for m in moments])
         posterior.variances = torch.stack([m.variance for m in moments])
-        fewest = min(len(m.deviations) for m in moments)
         posterior.deviations = torch.stack([m.deviations[-fewest:] for m in moments])
         set_mean(model, posterior.means.mean(dim=0), batches, run)
         return posterior

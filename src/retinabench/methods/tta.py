@@ -99,7 +99,6 @@ class ViewsPosterior:
         return self.member.state()
 
     def restore(self, state: State) -> None:
-        """Take over the member's tensors."""
         self.member.restore(state)
 
 
@@ -140,7 +139,6 @@ trained_by = member_run
 
 
 def build(model: nn.Module, run: TrainingRun, likelihood: Likelihood) -> ViewsPosterior:
-    """Return the views of an untrained member's posterior."""
     alone = member_run(run)
     return _of(METHODS[alone.method.name].build(model, alone, likelihood), run)
 

@@ -90,7 +90,7 @@ def test_a_disk_that_fails_is_one_line_and_the_chains_continue(whole, tmp_path, 
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(chains, "_rows", lambda folder: Failing(folder / "kept.f32", "w"))
+        patch.setattr(os, "fdopen", lambda opened, mode: Failing(opened, "w"))
         with pytest.raises(WorkError, match=r"kept.f32: no space left on the disk"):
             sample(small(), PLAN, tmp_path, {"data": "a"})
     found = sample(small(), PLAN, tmp_path, {"data": "a"})

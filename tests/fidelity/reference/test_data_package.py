@@ -5,10 +5,9 @@ import pytest
 
 from retinabench.cli.main import run
 from retinabench.core.errors import InputError
-from retinabench.fidelity.data_package import packaged
 from retinabench.fidelity.leaderboard.board import score_task
 from retinabench.fidelity.reference import reference_file
-from retinabench.fidelity.reference.reference_file import Reference, read_reference, write_extract
+from retinabench.fidelity.reference.reference_file import Reference, packaged, read_reference, write_extract
 from retinabench.fidelity.scoring.grading import Evaluator
 from retinabench.fidelity.submissions.submission import Submission, write_submission
 from retinabench.fidelity.targets.data import load

@@ -7,10 +7,9 @@ import torch
 
 from retinabench.core.errors import InputError
 from retinabench.fidelity import distances
-from retinabench.fidelity.data_package import packaged
 from retinabench.fidelity.reference import convergence, make_reference
 from retinabench.fidelity.reference.chains import Chains
-from retinabench.fidelity.reference.reference_file import read_reference, write_reference
+from retinabench.fidelity.reference.reference_file import packaged, read_reference, write_reference
 from retinabench.fidelity.targets.target import TARGETS
 from retinabench.methods import hmc
 

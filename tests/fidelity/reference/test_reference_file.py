@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import InputError
-from retinabench.fidelity.data_package import packaged
 from retinabench.fidelity.reference import convergence, reference_file
-from retinabench.fidelity.reference.reference_file import judge, later_verdict, read_reference, write_reference
+from retinabench.fidelity.reference.reference_file import (
+    judge,
+    later_verdict,
+    packaged,
+    read_reference,
+    write_reference,
+)
 from retinabench.fidelity.targets.target import TARGETS
 from support.fake_reference import softmax
 from support.sampled_chains import K, history, predictions

@@ -48,8 +48,7 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     base, rng = undisturbed(verb, scratch, plan), random.Random(seed)
     for number in range(AT_OPERATIONS):
         at = rng.randint(1, max(1, base.operations))
-        fault = [*FAULTS][(number + turn) % len(FAULTS)]
-        yield _at_operation(verb, base, plan, fault, at)
+        yield _at_operation(verb, base, plan, [*FAULTS][(number + turn) % len(FAULTS)], at)
     for _ in range(2):
         yield _vanished(verb, base, rng.uniform(0, base.seconds))
     for jump in (-86400.0, 86400.0, -3e8):
@@ -120,8 +119,7 @@ def _named(verb: Verb, base: Undisturbed, what: str, name: str) -> Outcome:
     parts = [Path(one).parts for one in base.arguments]
     both = zip(parts, base.arguments, strict=True)
     given = [os.path.join(".", name, *own[1:]) if own[:1] == ("out",) else one for own, one in both]
-    running = replace(base, arguments=given).start(folder)
-    ended = running.wait()
+    ended = replace(base, arguments=given).start(folder).wait()
     same = set(contents(folder / name)) == set(base.files)  # some hold the name of their folder
     return equal("disks: names of folders", f"{verb.name}: {what}", ended.problem or ("" if same else "other files"))
 
@@ -140,8 +138,7 @@ def _mounted(verb: Verb, base: Undisturbed, readonly: bool) -> Outcome:
     folder, row = fresh(base), "disks: small and read-only file systems"
     size = max(16384, sum(len(content or b"") + 4096 for content in base.files.values()) // 2)
     case = f"{verb.name}: {'read-only' if readonly else f'{size} bytes'}"
-    mounted = _mount("-t", "tmpfs", "-o", f"size={'64m' if readonly else size}", "tmpfs", folder / "out")
-    if not mounted:
+    if not _mount("-t", "tmpfs", "-o", f"size={'64m' if readonly else size}", "tmpfs", folder / "out"):
         return Outcome(row, case, Verdict.SKIPPED, "tmpfs cannot be mounted here")
     try:
         if readonly:

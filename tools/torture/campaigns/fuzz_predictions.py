@@ -33,8 +33,7 @@ Fault = Callable[[Columns, random.Random], Columns]
 def _cell(name: str, *values: str) -> Fault:
     def fault(columns: Columns, rng: random.Random) -> Columns:
         row = rng.randrange(len(columns["label"]))
-        cells = [rng.choice(values) if k == row else value for k, value in enumerate(columns[name])]
-        return {**columns, name: cells}
+        return {**columns, name: [rng.choice(values) if k == row else value for k, value in enumerate(columns[name])]}
 
     return fault
 

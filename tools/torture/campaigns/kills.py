@@ -33,8 +33,7 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     verb = VERBS[seed % len(VERBS)]
     base = undisturbed(verb, scratch, plan)
     rng = random.Random(seed)
-    operations = _operations(base.operations, seed // len(VERBS))
-    for at in operations:
+    for at in _operations(base.operations, seed // len(VERBS)):
         yield trial(verb, base, plan, f"operation {at} of {base.operations}", at=at)
     for number in range(OTHERS):
         after = rng.uniform(0, base.seconds)

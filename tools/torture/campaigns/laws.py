@@ -250,8 +250,7 @@ def result(columns: Columns, command: str, folder: Path, law: Law) -> Json:
     if code not in (0, 3, 4):
         return {"code": code, "error": printed.getvalue()}
     pages = {"report": ("page/scores.json", "page/policies.json"), "examine": ("page/examination.json",)}
-    files = pages.get(command, ("o.json",))
-    parts = [json.loads((folder / name).read_text()) for name in files]
+    parts = [json.loads((folder / name).read_text()) for name in pages.get(command, ("o.json",))]
     if command == "monitor":
         del parts[0]["certificate"], parts[0]["headline"]  # its checksum; a sentence with dates
     if command == "apply":
@@ -306,5 +305,4 @@ def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     trials = sorted(every[seed % 5 :: 5], key=lambda one: one[1])  # commands of one kind share the result of the table
     ends = isolated_each(lambda one: broken(*one), trials, seconds=120, together=len(trials))
     for trial, ended in zip(trials, ends, strict=True):
-        said = str(ended.broken or ended.error or ended.value)
-        yield equal("laws", f"{trial[1]}: {trial[0]}", said[:300])
+        yield equal("laws", f"{trial[1]}: {trial[0]}", str(ended.broken or ended.error or ended.value)[:300])

@@ -45,8 +45,7 @@ PREPARE = (
 
 def campaign(seed: int, scratch: Path) -> Iterator[Outcome]:
     random = np.random.default_rng([seed, 0x57A])
-    warm = Case("", "", {"t.csv": WHOLE}, _score("t.csv"))
-    perform(warm, scratch / "warm")  # imports what every trial needs
+    perform(Case("", "", {"t.csv": WHOLE}, _score("t.csv")), scratch / "warm")  # imports what every trial needs
     yield from trials([*paths(random), *codes(random), *bombs(random), *names(random)], scratch)
 
 
@@ -84,7 +83,6 @@ def bombs(random: np.random.Generator) -> Iterator[Case]:
 
 
 def npz(rows: int, content: bytes, kinds: Sequence[str] = ("<f8",) * 3, method: int = zipfile.ZIP_STORED) -> bytes:
-    """Return an NPZ of three columns whose headers state so many rows of these kinds, with other content."""
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w", method) as archive:
         for name, kind in zip(("image_id", "label", "prob"), kinds, strict=True):
@@ -176,7 +174,6 @@ class _Code:
 
 
 def codes(random: np.random.Generator) -> Iterator[Case]:
-    """Yield pickles that would make a folder, as predictions files."""
     for name in ("t.npz", "t.csv", "t.parquet", "t.pkl"):
 
         def write(folder: Path, name: str = name, protocol: int = int(random.integers(0, 5))) -> None:
@@ -275,8 +272,7 @@ class _Page(HTMLParser):
         if tag in ("script", "iframe", "object", "embed", "base", "link"):
             self.found.append(tag)
         for name, value in attrs:
-            elsewhere = not (value or "").startswith(("#", "data:image/"))
-            if name.startswith("on") or (name in ADDRESSES and elsewhere):
+            if name.startswith("on") or (name in ADDRESSES and not (value or "").startswith(("#", "data:image/"))):
                 self.found.append(f"{tag} {name}={value}")
 
 

@@ -44,19 +44,15 @@ class Case:
 
 
 def cases(strategy: SearchStrategy[Case], seed: int, count: int) -> list[Case]:
-    """Draw cases, each content once; the same seed draws the same.
-
-    Many short draws, since Hypothesis makes later examples of one draw out of earlier ones.
-    """
+    """Draw cases, each content once, by many short draws: Hypothesis makes later examples of one draw out of earlier ones."""
     found: dict[object, Case] = {}
     checks, phases = list(HealthCheck), [Phase.generate]
-    few = settings(max_examples=10, phases=phases, database=None, deadline=None, suppress_health_check=checks)
     for part in range(count):
         if len(found) >= count:
             break
 
         @seeded(seed * 1_000_003 + part)
-        @few
+        @settings(max_examples=10, phases=phases, database=None, deadline=None, suppress_health_check=checks)
         @given(strategy)
         def collect(case: Case) -> None:
             found.setdefault((case.reader, *sorted(case.files.items()), *case.arguments), case)

@@ -69,8 +69,7 @@ def truths(draw: st.DrawFn) -> Truth:
 def valid(truth: Truth) -> bool:
     """Whether a reader cannot take the samples for classes, which sum to 1, or for decisions."""
     sums = [abs(sum(row) - 1) < 0.04 for row in truth.samples]
-    decisions = all(value in (0, 1) for row in truth.samples for value in row)
-    return not (truth.width > 1 and any(sums)) and not decisions
+    return not (truth.width > 1 and any(sums)) and not all(value in (0, 1) for row in truth.samples for value in row)
 
 
 @dataclass(frozen=True)

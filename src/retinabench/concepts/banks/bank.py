@@ -117,9 +117,8 @@ def prepare_samples(
 ) -> Prepared:
     """Write all samples of a bank into a folder, or continue there; return it opened."""
     if grid > 1 and images.masks is None:
-        raise InputError(
-            "the bank says what is in an image, not where: regions cannot be asked about", hint="Leave --grid out."
-        )
+        hint = "Leave --grid out."
+        raise InputError("the bank says what is in an image, not where: regions cannot be asked about", hint=hint)
     workspace = Workspace(out, "set of samples", "prepare.json")
     settings = {"dataset": "concepts", "size": size, "grid": grid, "format": FORMAT, **source}
     with workspace.lock(wait=True, say=progress.say):
@@ -139,8 +138,7 @@ def _write(
 ) -> None:
     step = max(1, min(SHARD, SHARD_BYTES // (3 * size**2)) // grid**2)
     starts = range(0, len(images), step)
-    shards = [out / f"images-{number:05}.npy" for number in range(len(starts))]
-    truths = [out / f"truth-{number:05}.npy" for number in range(len(starts))]
+    shards, truths = ([out / f"{kind}-{k:05}.npy" for k in range(len(starts))] for kind in ("images", "truth"))
     with progress.track("Images", len(images), unit="images") as advance:
         for shard, file, start in zip(shards, truths, starts, strict=True):
             rows = range(start, min(start + step, len(images)))

@@ -112,11 +112,6 @@ class BankDefinition(Frozen):
     network: JsonObject = Field(default_factory=dict)
 
     @property
-    def layout(self) -> str:
-        stated = [name for name in LAYOUTS if getattr(self, name) is not None]
-        return stated[0] if len(stated) == 1 else ""
-
-    @property
     def words(self) -> dict[str, list[str]]:
         """Concept -> what the source calls it."""
         return {name: [given] if isinstance(given, str) else given for name, given in self.concepts.items()}
@@ -129,14 +124,16 @@ class BankDefinition(Frozen):
 
     @model_validator(mode="after")
     def _one_layout(self) -> Self:
-        if not self.layout:
+        if sum(getattr(self, name) is not None for name in LAYOUTS) != 1:
             raise ValueError(f"needs exactly one of the tables {', '.join(LAYOUTS)}")
         if self.masks is not None and not self.concepts:
             raise ValueError("masks need concepts: the names in the mask files")
         return self
 
 
-LAYOUTS = ("table", "masks", "coco", "idrid", "synthetic")
+LAYOUTS: dict[str, type[Frozen]] = {
+    "table": LabelTable, "masks": MaskFiles, "coco": CocoFile, "idrid": Idrid, "synthetic": Synthetic,
+}  # fmt: skip
 
 
 def bank_names() -> list[str]:
@@ -149,15 +146,11 @@ def find_definition(name: str) -> BankDefinition:
         if name not in bank_names():
             raise InputError(f"unknown bank '{name}'", hint=f"{nearest(name, bank_names())} Or name a .toml file.")
         file = HERE / f"{name}.toml"
-    content = read_toml(file)
     try:
-        return BankDefinition.model_validate(content)
+        return BankDefinition.model_validate(read_toml(file))
     except ValidationError as error:
         raise first_problem(error, file, _keys) from None
 
 
 def _keys(tables: Any) -> list[str]:
-    classes: dict[str, type[Frozen]] = {
-        "table": LabelTable, "masks": MaskFiles, "coco": CocoFile, "idrid": Idrid, "synthetic": Synthetic,
-    }  # fmt: skip
-    return list(classes.get(tables[0] if tables else "", BankDefinition).model_fields)
+    return list(LAYOUTS.get(tables[0] if tables else "", BankDefinition).model_fields)

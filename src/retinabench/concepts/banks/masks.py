@@ -95,9 +95,8 @@ def read_mask_files(
     """Read the images, and look into every mask whether it is empty."""
     found = matching(files, layout.images)
     if not found:
-        raise InputError(
-            f"holds no images '{layout.images}'", file=files.root, hint="Point --source at the whole data set."
-        )
+        hint = "Point --source at the whole data set."
+        raise InputError(f"holds no images '{layout.images}'", file=files.root, hint=hint)
     names = [name for name, _ in found]
     masks = [_places(definition, layout, files, name, base) for name, base in found]
     truth = np.zeros((len(names), len(definition.concepts)), np.int8)
@@ -115,8 +114,7 @@ def read_mask_files(
 def _places(definition: BankDefinition, layout: MaskFiles, files: Files, name: str, base: str) -> dict[str, str]:
     places = {}
     for concept, given in definition.words.items():
-        stem = PurePosixPath(name).stem
-        place = base + layout.mask.replace("{image}", stem).replace("{concept}", given[0])
+        place = base + layout.mask.replace("{image}", PurePosixPath(name).stem).replace("{concept}", given[0])
         if place in files:
             places[concept] = place
         elif layout.missing == "error":
@@ -126,8 +124,7 @@ def _places(definition: BankDefinition, layout: MaskFiles, files: Files, name: s
 
 
 def mask_of(files: Files, name: str, level: int) -> NDArray[np.bool_]:
-    brightest: NDArray[np.uint8] = np.asarray(opened(files, name)).max(axis=2)
-    return brightest > level
+    return np.asarray(np.asarray(opened(files, name)).max(axis=2) > level)
 
 
 def _square_masks(
@@ -137,17 +134,15 @@ def _square_masks(
     drawn = {concept: mask_of(files, place, layout.level) for concept, place in places.items()}
     for concept, mask in drawn.items():
         check_size(mask.shape, rgb.size, files.where(places[concept]))
-    box = square_box(rgb, definition.crop)
-    nothing = np.zeros((rgb.height, rgb.width), np.bool_)
+    box, nothing = square_box(rgb, definition.crop), np.zeros((rgb.height, rgb.width), np.bool_)
     return np.stack([square_mask(drawn.get(concept, nothing), box) for concept in definition.concepts])
 
 
 def check_size(shape: Sequence[int], size: Sequence[int], where: str) -> None:
     """Refuse a mask (H, W) that has another size than its image."""
     if tuple(shape) != (size[1], size[0]):
-        raise InputError(
-            f"is a mask of {shape[1]} x {shape[0]} pixels for an image of {size[0]} x {size[1]}", file=where
-        )
+        problem = f"is a mask of {shape[1]} x {shape[0]} pixels for an image of {size[0]} x {size[1]}"
+        raise InputError(problem, file=where)
 
 
 # Concepts of the synthetic retinas, and the kinds of `synthetic.LESIONS` that each of them covers.
@@ -168,8 +163,7 @@ def drawn(images: int, *, seed: int = 0, population: str = "in_domain", mask_siz
     if images < 10:
         raise InputError(f"{images} images are too few to train and question on", hint="Use --images 100.")
     if images > MOST_IMAGES:
-        problem = f"{images:,} images are more than are drawn ({MOST_IMAGES:,})"
-        raise InputError(problem, hint="Give fewer --images.")
+        raise InputError(f"{images:,} images are more than are drawn ({MOST_IMAGES:,})", hint="Give fewer --images.")
     facts = [truth(index, seed=seed, population=population) for index in range(images)]
 
     def masks(row: int) -> NDArray[np.bool_]:
@@ -198,8 +192,7 @@ def split(images: ConceptImages, seed: int, held_out: float) -> tuple[NDArray[np
     patients = numpy_generator(seed, "lesions", "split").permutation(np.unique(images.patient_id))
     place = {patient: number for number, patient in enumerate(patients)}
     order = np.array([place[patient] for patient in images.patient_id])
-    wanted = round(held_out * len(images))
-    last = np.sort(order)[wanted - 1]
+    last = np.sort(order)[round(held_out * len(images)) - 1]
     return np.flatnonzero(order > last), np.flatnonzero(order <= last)
 
 
@@ -211,8 +204,7 @@ def region_ids(sample_id: str, grid: int) -> list[str]:
 def region_truth(masks: NDArray[np.bool_], grid: int) -> NDArray[np.bool_]:
     """Return (grid * grid, C): whether a pixel of the masks (C, H, W) lies in each region, in the order of `region_ids`."""
     concepts, height, width = masks.shape
-    rows = np.linspace(0, height, grid + 1).round().astype(int)[:-1]
-    columns = np.linspace(0, width, grid + 1).round().astype(int)[:-1]
+    rows, columns = (np.linspace(0, side, grid + 1).round().astype(int)[:-1] for side in (height, width))
     found = np.logical_or.reduceat(np.logical_or.reduceat(masks, rows, axis=1), columns, axis=2)
     return found.reshape(concepts, grid * grid).T
 
@@ -220,8 +212,7 @@ def region_truth(masks: NDArray[np.bool_], grid: int) -> NDArray[np.bool_]:
 def region_images(image: NDArray[np.uint8], grid: int) -> NDArray[np.uint8]:
     """Cut an image (grid * size, grid * size, 3) into (grid * grid, size, size, 3), in the order of `region_ids`."""
     size = len(image) // grid
-    cut = image.reshape(grid, size, grid, size, 3).swapaxes(1, 2)
-    return cut.reshape(grid * grid, size, size, 3)
+    return image.reshape(grid, size, grid, size, 3).swapaxes(1, 2).reshape(grid * grid, size, size, 3)
 
 
 def read_coco(definition: BankDefinition, layout: CocoFile, files: Files) -> ConceptImages:
@@ -244,11 +235,10 @@ def read_coco(definition: BankDefinition, layout: CocoFile, files: Files) -> Con
     for number, image in enumerate(names, start=1):
         if image not in files:
             raise InputError(f"the image '{image}' is missing", file=where, row=number, column="images")
-    truth = np.zeros((len(names), len(concepts)), np.int8)
     own = list(annotations.values())
-    for row, listed in enumerate(own):
-        present = {int(one["category_id"]) for one in listed}
-        truth[row] = [bool(present & numbers) for numbers in concepts.values()]
+    present = [{int(one["category_id"]) for one in listed} for listed in own]
+    shown = [[bool(here & numbers) for numbers in concepts.values()] for here in present]
+    truth = np.array(shown, np.int8).reshape(len(names), len(concepts))
     patients = [patient_of(image, layout.patient_pattern) for image in names]
     images = collected(definition, files, names, list(concepts), truth, patients)
 

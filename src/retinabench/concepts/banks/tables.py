@@ -40,12 +40,7 @@ COLUMNS = 8  # of a Parquet file that are in memory at a time, in addition to th
 
 
 def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
-    """Read the truth: image_id and one column of 0, 1 or nothing (unknown) per concept, or only the columns `concepts`.
-
-    A column patient_id, if there is one, says which samples belong together.
-
-    Raises `InputError` naming file, row, column and hint.
-    """
+    """Read the truth: image_id, patient_id where samples belong together, and a column of 0, 1 or nothing (unknown) for each concept."""
     path = Path(path)
 
     def truth_of(name: str, values: NDArray[Any]) -> NDArray[np.int8]:
@@ -54,10 +49,9 @@ def read_bank(path: str | Path, concepts: Sequence[str] | None = None) -> Bank:
         unknown = np.isnan(values)
         wrong = (values != 0) & (values != 1) & ~unknown
         if wrong.any():
-            row = int(wrong.argmax())
-            problem = f"is {values[row]:g}, not 0, 1 or empty"
+            problem = f"is {values[wrong.argmax()]:g}, not 0, 1 or empty"
             hint = "Name the columns that are concepts with --concepts."
-            raise InputError(problem, file=path, row=row + 1, column=name, hint=hint)
+            raise InputError(problem, file=path, row=int(wrong.argmax()) + 1, column=name, hint=hint)
         truth = np.full(len(values), UNKNOWN, np.int8)
         np.copyto(truth, values, casting="unsafe", where=~unknown)
         return truth
@@ -156,12 +150,10 @@ def _columns(path: Path) -> tuple[bool, list[str]]:
 
 
 def _wanted(path: Path, names: list[str], concepts: Sequence[str] | None) -> list[str]:
-    missing = [name for name in ("image_id", *(concepts or ())) if name not in names]
-    if missing:
+    if missing := [f"'{name}'" for name in ("image_id", *(concepts or ())) if name not in names]:
         has = ", ".join(name[:40] for name in names[:12]) + (", …" if len(names) > 12 else "")
-        words = ", ".join(f"'{name}'" for name in missing)
         hint = f"Rename or add it; the file has: {has}"
-        raise InputError(f"has no column {words}", file=path, hint=hint)
+        raise InputError(f"has no column {', '.join(missing)}", file=path, hint=hint)
     wanted = list(concepts) if concepts else [name for name in names if name not in ("image_id", PATIENT)]
     for name in ("image_id", *wanted):
         if names.count(name) > 1:
@@ -215,16 +207,12 @@ def read_label_table(definition: BankDefinition, layout: LabelTable, files: File
     needed = [*layout.images, *layout.texts, *([layout.patient] if layout.patient else []), *layout.where]
     wanted = definition.words
     columns = [] if layout.texts else [word for words in wanted.values() for word in words]
-    rows = [
-        row
-        for row in read_table_label_table(files, name, [*needed, *columns])
-        if all(row[1][column] in cells for column, cells in layout.where.items())
-    ]
+    read = read_table_label_table(files, name, [*needed, *columns])
+    rows = [row for row in read if all(row[1][column] in cells for column, cells in layout.where.items())]
     if not rows:
         raise InputError("holds no row that the bank reads", file=where, hint="See `where` of its definition.")
     if not wanted and not layout.texts:
-        own = [*needed, *layout.ignored]
-        wanted = {column: [column] for column in rows[0][1] if column and column not in own}
+        wanted = {column: [column] for column in rows[0][1] if column and column not in [*needed, *layout.ignored]}
     if not wanted:
         raise InputError("names no concepts", file=where, hint="Add [concepts] to the definition of the bank.")
     names, patients, truth = [], [], []
@@ -340,8 +328,7 @@ def random_reader(votes: Votes, generator: np.random.Generator) -> NDArray[np.in
 def read_reference(
     path: str | Path, concepts: Sequence[str] | None = None, truth: str | None = None, seed: int = 0
 ) -> tuple[Bank, ReaderPanel | None]:
-    names = column_names(path)
-    pairs = [name.rsplit(SEPARATOR, 1) for name in names if SEPARATOR in name]
+    pairs = [name.rsplit(SEPARATOR, 1) for name in column_names(path) if SEPARATOR in name]
     if not pairs:
         if truth is not None:
             hint = f"Name its columns CONCEPT{SEPARATOR}READER."
@@ -366,6 +353,5 @@ def read_reference(
         values = np.stack([latent_truth(votes[:, place]) for place in range(len(wanted))], axis=1)
     else:
         values = votes[:, :, readers.index(chosen)]
-    ids = [table.name(sample) for sample in range(table.samples)]
-    bank = Bank(ids, wanted, np.ascontiguousarray(values), source=str(path), patient=table.patient)
+    bank = Bank(table.ids, wanted, np.ascontiguousarray(values), source=str(path), patient=table.patient)
     return bank, ReaderPanel(readers, votes, chosen)

@@ -91,8 +91,7 @@ def bank_sequence(right: int, asked: int, of: int, alpha: float) -> RateEnds:
     limit = _log_mixture(right, asked) + math.log(alpha)
 
     def inside(total: int) -> bool:  # by log P_K with K = `total`, which leaves both numbers of answers possible
-        both = _log_falling(total, right) + _log_falling(of - total, asked - right)
-        return both - _log_falling(of, asked) > limit
+        return _log_falling(total, right) + _log_falling(of - total, asked - right) - _log_falling(of, asked) > limit
 
     least, most = right, of - (asked - right)
     best = min(max((of + 1) * right // asked if asked else least, least), most)

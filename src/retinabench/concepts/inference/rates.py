@@ -145,5 +145,4 @@ def accuracy(cells: tuple[CellAnswers, CellAnswers]) -> Rate:
     unasked = [name for name, cell in zip(("negative", "positive"), cells, strict=True) if cell.of and not cell.asked]
     if unasked:
         return Rate(None, low, high, why=f"no {' and '.join(unasked)} sample was asked")
-    value = sum(cell.of / samples * cell.right / cell.asked for cell in filled)
-    return Rate(value, low, high)
+    return Rate(sum(cell.of / samples * cell.right / cell.asked for cell in filled), low, high)

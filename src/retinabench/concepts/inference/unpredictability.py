@@ -129,8 +129,7 @@ class Performance:
         if self.counts[place] > 1:
             return False
         above = self._w[: len(self._occupied)]
-        covariance = SIGNAL * np.exp(-((self._points[place] - self._points) ** 2) / (2 * LENGTH**2))
-        row = covariance - above[:, place] @ above
+        row = SIGNAL * np.exp(-((self._points[place] - self._points) ** 2) / (2 * LENGTH**2)) - above[:, place] @ above
         self._diagonal.append(float(np.sqrt(row[place] + NOISE)))
         row /= self._diagonal[-1]
         self._w[len(self._occupied)] = row
@@ -160,8 +159,7 @@ class Performance:
         half = BINS // 2
         whole, ends = height.sum(), height[0] + height[-1]
         left = height[: half + 1].sum() - (height[0] + height[half]) / 2
-        right = whole - ends / 2 - left
-        return np.array([left, right]) * (4 / BINS)
+        return np.array([left, whole - ends / 2 - left]) * (4 / BINS)
 
 
 def posterior(counts: NDArray[np.int64]) -> Performance:
@@ -186,14 +184,13 @@ class Unpredictable:
         groups, c = self._patterns.shape
         # Groups 0 … groups - 1 are the untouched samples of each pattern; later ones hold samples that were asked about.
         self._pattern = np.arange(groups)
-        self._asked = np.zeros((groups, c), bool)
+        self._asked = np.zeros((c, groups), bool)  # as are the values and the truth
         self._size = np.diff(starts)
         self._begin = starts[:-1]
         self._touched: list[list[int]] = [[] for _ in range(groups)]
-        self._groups: dict[tuple[int, bytes], int] = {(k, self._asked[k].tobytes()): k for k in range(groups)}
+        self._groups: dict[tuple[int, bytes], int] = {(k, self._asked[:, k].tobytes()): k for k in range(groups)}
         self._known: dict[bytes, NDArray[np.float64]] = {}
-        blank = self.value(self._patterns[0], [])
-        self._values = np.where(self._patterns >= 0, blank, NEVER).T.copy()  # (c, groups), as is the next
+        self._values = np.where(self._patterns >= 0, self.value(self._patterns[0], []), NEVER).T.copy()
         self._truth = self._patterns.T.copy()
         self._best = self._values.max(axis=0)
         self._ties = (self._values == self._best).sum(axis=0)  # concepts that share the best value
@@ -255,16 +252,15 @@ class Unpredictable:
 
     def _move(self, sample: int, group: int, concept: int) -> None:
         """Put a sample that was asked about a concept into the group of its new history."""
-        asked = self._asked[group].copy()
+        asked, pattern = self._asked[:, group].copy(), int(self._pattern[group])
         asked[concept] = True
-        pattern = int(self._pattern[group])
         key = (pattern, asked.tobytes())
         place = self._groups.get(key)
         if place is None:
             place = self._groups[key] = self._used
             if self._used == len(self._pattern):
                 self._grow()
-            self._pattern[place], self._asked[place] = pattern, asked
+            self._pattern[place], self._asked[:, place] = pattern, asked
             closed = asked | (self._patterns[pattern] < 0)
             self._values[:, place] = np.where(closed, NEVER, self.value(self._patterns[pattern], asked.nonzero()[0]))
             self._truth[:, place], self._best[place] = self._patterns[pattern], self._values[:, place].max()
@@ -275,23 +271,14 @@ class Unpredictable:
         self._size[place] += 1
 
     def _grow(self) -> None:
-        extra = max(64, len(self._pattern))
-        self._pattern = np.concatenate([self._pattern, np.zeros(extra, self._pattern.dtype)])
-        self._size = np.concatenate([self._size, np.zeros(extra, self._size.dtype)])
-        self._asked = np.concatenate([self._asked, np.zeros((extra, self._asked.shape[1]), bool)])
-        c = len(self._values)
-        self._values = np.concatenate([self._values, np.full((c, extra), NEVER)], axis=1)
-        self._truth = np.concatenate([self._truth, np.zeros((c, extra), np.int8)], axis=1)
-        self._best = np.concatenate([self._best, np.full(extra, NEVER)])
-        self._ties = np.concatenate([self._ties, np.zeros(extra, self._ties.dtype)])
+        for name in ("_pattern", "_size", "_asked", "_values", "_truth", "_best", "_ties"):
+            known, value = getattr(self, name), NEVER if name in ("_values", "_best") else 0
+            more = np.full((*known.shape[:-1], max(64, known.shape[-1])), value, known.dtype)
+            setattr(self, name, np.concatenate([known, more], axis=-1))
 
 
 class Admissible(Unpredictable):
-    """Draws at random among the admissible questions of a cell: |P(present | history) - 1/2| <= 0.15, a bound quoted from memory.
-
-    References:
-        Geman, Geman, Hallonquist and Younes, Visual Turing test for computer vision systems, PNAS 112:3618 (2015).
-    """
+    """Draws at random among the admissible questions of a cell: |P(present | history) - 1/2| <= 0.15, a bound quoted from memory."""
 
     ceiling = 0.7
 

@@ -44,8 +44,7 @@ def fill(image: NDArray[np.uint8], mask: Mask, source: Mask) -> NDArray[np.uint8
     slow = _average(pixels, source)
     fine = pixels - slow
     nearest = ndimage.distance_transform_edt(~source, return_distances=False, return_indices=True)
-    here = np.indices(mask.shape)
-    mirrored = np.clip(2 * nearest - here, 0, len(mask) - 1)
+    mirrored = np.clip(2 * nearest - np.indices(mask.shape), 0, len(mask) - 1)
     mirrored = np.where(source[tuple(mirrored)], mirrored, nearest)
     filled = slow[mask] + fine[tuple(mirrored)][mask]
     out = image.copy()
@@ -83,11 +82,10 @@ def moved(mask: Mask, free: Mask, random: np.random.Generator) -> Mask | None:
         place = _place(piece, left, random)
         if place is None:
             return None
-        window = placed[place[0] : place[0] + len(piece), place[1] : place[1] + piece.shape[1]]
-        kept = left[place[0] : place[0] + len(piece), place[1] : place[1] + piece.shape[1]]
-        shape = _turned(piece, place[2])
-        window |= shape
-        kept &= ~shape
+        row, column, symmetry = place
+        here = np.s_[row : row + len(piece), column : column + piece.shape[1]]
+        placed[here] |= _turned(piece, symmetry)
+        left[here] &= ~_turned(piece, symmetry)
     return placed
 
 
@@ -166,11 +164,9 @@ def _reduced(mask: Mask, side: int) -> Mask:
 
 
 def _field(image: Pixels) -> Mask:
-    circle = field_circle(Image.fromarray(image))
-    y, x = np.indices(image.shape[:2]) + 0.5
-    inside: Mask = np.hypot(x - circle.x, y - circle.y) < INSIDE * circle.radius
-    inside &= image.max(axis=2) > 0
-    return inside
+    circle, (y, x) = field_circle(Image.fromarray(image)), np.indices(image.shape[:2]) + 0.5
+    inside = np.hypot(x - circle.x, y - circle.y) < INSIDE * circle.radius
+    return np.asarray(inside & (image.max(axis=2) > 0))
 
 
 Floats = NDArray[np.float64]
@@ -280,6 +276,6 @@ def _averages(values: Floats, patients: Sequence[str], replicates: int, seed: in
     def means(weight: Floats) -> Floats:
         return np.asarray(weight @ values / weight.sum(axis=1, keepdims=True))
 
-    low, high = percentile_interval(cluster_bootstrap(means, patients, replicates=replicates, seed=seed))
-    point = values.mean(axis=0)
-    return {kind: Interval(*(float(ends[k]) for ends in (point, low, high))) for k, kind in enumerate(KINDS)}
+    ends = percentile_interval(cluster_bootstrap(means, patients, replicates=replicates, seed=seed))
+    each = zip(values.mean(axis=0), *ends, strict=True)
+    return {kind: Interval(*map(float, one)) for kind, one in zip(KINDS, each, strict=True)}

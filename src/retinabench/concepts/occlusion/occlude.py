@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -36,7 +37,7 @@ from retinabench.metrics.decisions import decompose
 from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import HUES, Panel, data_uri, drawing, to_svg
-from retinabench.reports.toolkit.tables import UNDEFINED, Cell, Column, NumberFormat, Quantity, Row, Table, plain
+from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Quantity, Row, Table, plain
 
 PACKAGE = "retinabench.concepts.occlusion"
 TITLE = "Do the lesions drive the referral?"
@@ -112,30 +113,26 @@ def _table(effects: Sequence[Effect], measure: Measure, drawn: bool) -> Table:
     heads = {"occluded": "Lesion filled", "control": "Control filled", "difference": "Effect of the lesion"}
     if drawn:
         heads |= {"rendered": "Drawn without it", "error": "Filled minus drawn"}
-    rows = [Row(one.concept, [_cell((getattr(one, measure) or {}).get(kind)) for kind in heads]) for one in effects]
+    rows = []
+    for one in effects:
+        changes = getattr(one, measure) or dict.fromkeys(heads, Interval(np.nan))
+        rows.append(Row(one.concept, [Cell.of(changes[kind], SIGNED) for kind in heads]))
     units = {"probability": "P(referable)", "uncertainty": "total uncertainty, nats"}
     unit = units.get(measure, "epistemic uncertainty, nats")
     title = f"Mean change of {unit}, with 95 % intervals over patients"
     return Table.of(title, [Column(head) for head in heads.values()], rows, row_header="Concept")
 
 
-def _cell(change: Interval | None) -> Cell:
-    if change is None or not np.isfinite(change.value):
-        return UNDEFINED
-    return Cell(_quantity(change), SIGNED)
-
-
 def _counts(effects: Sequence[Effect]) -> Table:
-    columns = [Column("Images"), Column("Patients"), Column("Area filled"), Column("P as it is"),
-               Column("Referred"), Column("No longer, filled"), Column("No longer, control")]  # fmt: skip
+    heads = ("Images", "Patients", "Area filled", "P as it is", "Referred", "No longer, filled", "No longer, control")
     rows = []
     for one in effects:
         numbers = (one.images, one.patients, one.referred, one.reversed_occluded)
         images, patients, referred, filled = (Cell(f"{number:,}") for number in numbers)
-        area = Cell.number(one.area, form=SHARE)
-        control = Cell(plain(one.reversed_control, 1))
+        area, control = Cell.number(one.area, form=SHARE), Cell(plain(one.reversed_control, 1))
         rows.append(Row(one.concept, [images, patients, area, Cell.number(one.before), referred, filled, control]))
-    return Table.of("Images, and decisions at one half that change", columns, rows, row_header="Concept")
+    caption, columns = "Images, and decisions at one half that change", [Column(head) for head in heads]
+    return Table.of(caption, columns, rows, row_header="Concept")
 
 
 AT_ONCE = 16  # images whose versions are in memory at a time
@@ -162,19 +159,15 @@ def occlude(folder: Path, bank: str, source: Path | None, out: Path, options: Oc
     if images.masks is None:
         raise InputError(f"the bank '{bank}' says what is in an image, not where", hint="Occlusion needs masks.")
     model = _model(folder, out, options)
-    present = (images.truth == 1).any(axis=1)
-    rows = np.flatnonzero(present)[: options.images]
+    rows = np.flatnonzero((images.truth == 1).any(axis=1))[: options.images]
     if not len(rows):
         raise InputError(f"no image of the bank '{bank}' shows any of its concepts")
     learnt = _learnt(folder, images, rows, model.recipe, options)
     answered, examples = _answered(images, rows, model, options)
     reference = np.flatnonzero((images.truth == 0).all(axis=1))[:REFERENCE]
     of_concept = {name: [one for one in answered if one.concept == name] for name in (*images.concepts, ALL)}
-    effects = [
-        effect_of(name, own, replicates=options.replicates, seed=options.seed)
-        for name, own in of_concept.items()
-        if own
-    ]
+    many = {"replicates": options.replicates, "seed": options.seed}
+    effects = [effect_of(name, own, **many) for name, own in of_concept.items() if own]
     found = Occlusion(
         bank=definition.title, drawn=definition.synthetic is not None, model=model.run.method.describe(),
         weights=model.weights, size=model.recipe.size, samples=int(model.run.method.samples), images=len(rows),
@@ -209,7 +202,7 @@ def _answered(
     side = _side(model.recipe)
     with options.progress.track("Occluding", len(rows), unit="images") as advance:
         for start in range(0, len(rows), AT_ONCE):
-            some = [int(row) for row in rows[start : start + AT_ONCE]]
+            some = rows[start : start + AT_ONCE].tolist()
             made = [variants(images, row, side, seed=options.seed) for row in some]
             original = _ask(model, [one.original for one in made])
             for concept in (*images.concepts, ALL):
@@ -265,16 +258,15 @@ def _learnt(
     folder: Path, images: ConceptImages, rows: NDArray[np.intp], recipe: Recipe, options: OcclusionOptions
 ) -> int | None:
     """Count the images that the run was trained on, by their content; None where its training images are not at hand."""
-    try:
+    task = None
+    with suppress(InputError):
         task = finished_run(folder, options.network).training_data()
-    except InputError:
-        return None
     if task is None:
         return None
     known = [_thumbnails(task.data.images(some)) for some in chunks(task.splits["train"], AT_ONCE)]
     trained, count = np.concatenate(known), 0
-    for start in range(0, len(rows), AT_ONCE):
-        some = [images.image(int(row), _side(recipe)) for row in rows[start : start + AT_ONCE]]
+    for part in chunks(rows, AT_ONCE):
+        some = [images.image(int(row), _side(recipe)) for row in part]
         count += sum(bool(np.abs(trained - one).mean(axis=1).min() < ALIKE) for one in _thumbnails(_read(some, recipe)))
     return count
 
@@ -293,8 +285,8 @@ def _stronger(before: Example | None, answer: OccludedImage, one: Variants) -> E
     change = float(answer.occluded[0] - answer.original[0])
     if before is not None and abs(before.change) >= abs(change):
         return before
-    shown = [("as it is", one.original, float(answer.original[0]))]
-    shown.append(("filled", one.filled[answer.concept], float(answer.occluded[0])))
+    filled = ("filled", one.filled[answer.concept], float(answer.occluded[0]))
+    shown = [("as it is", one.original, float(answer.original[0])), filled]
     if one.controls[answer.concept]:
         shown.append(("control", one.controls[answer.concept][0], float(answer.controls[0, 0])))
     if answer.rendered is not None:
@@ -303,10 +295,9 @@ def _stronger(before: Example | None, answer: OccludedImage, one: Variants) -> E
 
 
 def _reference(images: ConceptImages, rows: NDArray[np.intp], model: ExportedModel) -> dict[str, float | None]:
-    side, probs = _side(model.recipe), []
-    for start in range(0, len(rows), AT_ONCE):
-        some = [images.image(int(row), side) for row in rows[start : start + AT_ONCE]]
-        probs.append(_ask(model, some)[:, 0])
+    side, starts = _side(model.recipe), range(0, len(rows), AT_ONCE)
+    parts = ([images.image(int(row), side) for row in rows[start : start + AT_ONCE]] for start in starts)
+    probs = [_ask(model, some)[:, 0] for some in parts]
     return {"images": len(rows), "probability": float(np.concatenate(probs).mean()) if probs else None}
 
 

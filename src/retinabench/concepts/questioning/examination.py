@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -198,66 +198,52 @@ class Examination:
 
     @property
     def notes(self) -> list[str]:
-        return [*self._validity_notes(), *self._reader_notes(), *self._bank_notes(), *self._claim_notes()]
+        return list(self._notes())
 
-    def _validity_notes(self) -> list[str]:
-        notes = []
+    def _notes(self) -> Iterator[str]:
         if not self.companion_valid:
-            notes.append(
+            yield (
                 f"The strategy '{self.strategy}' selects samples by their other concepts: shares of correct answers describe the "
                 "questions asked. The intervals of the bank hold whatever the answers that were not asked for; nothing is said of "
                 "new samples until every sample was asked about."
             )
         if self.strategy.startswith("uncertainty") and self.rules == "corrected":
-            notes.append(
+            yield (
                 f"A concept and truth whose last {SATURATED} questions filled no new bin is skipped while others "
                 "are fresher; the published rule would ask it until no question is left."
             )
         if self.answered.patients is not None:
-            notes.append(
+            yield (
                 "Patients have several samples: intervals for new samples count one sample of each patient, drawn before the first "
                 "question, and are about the answers to a sample of a new patient."
             )
-        return notes
-
-    def _reader_notes(self) -> list[str]:
-        if self.readers is None or not self.readers.joint or self.readers.panel:
-            return []
-        count = len(self.readers.names)
-        return [
-            f"{count} readers are too few to say what other readers would find: all {count} may share a habit. Intervals, goals and "
-            f"claims are about the truth of these {count} readers alone; see the range of the single readers. With {FEWEST} "
-            "readers or more, the intervals hold what another panel of as many would say. The comparison of the model with the mean "
-            "reader missed in 6 to 20 % of simulations with three readers."
-        ]
-
-    def _bank_notes(self) -> list[str]:
-        notes = []
+        if self.readers is not None and self.readers.joint and not self.readers.panel:
+            count = len(self.readers.names)
+            yield (
+                f"{count} readers are too few to say what other readers would find: all {count} may share a habit. Intervals, goals and "
+                f"claims are about the truth of these {count} readers alone; see the range of the single readers. With {FEWEST} "
+                "readers or more, the intervals hold what another panel of as many would say. The comparison of the model with the mean "
+                "reader missed in 6 to 20 % of simulations with three readers."
+            )
         for name, (negative, positive) in zip(self.bank.concepts, self.bank.cells.tolist(), strict=True):
             for kind, n, of in (("positive", positive, "sensitivity"), ("negative", negative, "specificity")):
                 if n == 0:
-                    notes.append(f"The bank has no {kind} sample of '{name}': nothing can be said of its {of}.")
+                    yield f"The bank has no {kind} sample of '{name}': nothing can be said of its {of}."
                 elif n < RARE:
-                    notes.append(f"The bank has only {n} {kind} sample{'s' * (n > 1)} of '{name}'.")
+                    yield f"The bank has only {n} {kind} sample{'s' * (n > 1)} of '{name}'."
             if unknown := self.bank.samples - negative - positive:
-                samples = f"{unknown} sample{'s' * (unknown > 1)}"
-                notes.append(f"The truth of '{name}' is unknown for {samples}, not asked about.")
-        return notes
-
-    def _claim_notes(self) -> list[str]:
-        notes = []
+                yield f"The truth of '{name}' is unknown for {unknown} sample{'s' * (unknown > 1)}, not asked about."
         registered = [claim for claim in self.claims if claim.registered]
         if registered and registered[0].together > 1:
-            notes.append(
+            yield (
                 f"The {registered[0].together} registered claims are decided together: with a probability of at least "
                 f"{100 * registered[0].confidence:g} % no decision is wrong."
             )
         if len(registered) < len(self.claims):
-            notes.append(
+            yield (
                 "A claim that was stated after the first answer is exploratory: it is not decided. Examine anew, with other images "
                 "or before anybody has seen these answers, to decide it."
             )
-        return notes
 
 
 PROGRESS = 1e-3  # `patience` calls less than this fall of the mean uncertainty, which begins at 2, no progress.
@@ -352,8 +338,7 @@ def state_before(
     fixed: bool,
 ) -> Registration:
     """Return what is stated before the first question; raise `InputError` for options that cannot be, or not together."""
-    some = (strategy or "").endswith(ADMISSIBLE)
-    if fixed and (some or claim or rule != StoppingRule()):
+    if fixed and ((strategy or "").endswith(ADMISSIBLE) or claim or rule != StoppingRule()):
         hint = "State goals instead of claims, and leave out when to stop."
         raise InputError("intervals for a fixed number of questions need that all are asked", hint=hint)
     stated = register(bank, claim, confidence, strategy, recorded_header(transcript))
@@ -387,10 +372,8 @@ def replay(bank: Bank, transcript: Path, examinee: Answers | None) -> Examinatio
             raise InputError(error.problem, file=transcript, row=error.row) from None
     if found.asked < asked:
         raise InputError(f"goes on after the end of its examination, {found.asked} questions", file=transcript)
-    record = found.record
-    for row, (sample, concept, prob) in enumerate(
-        zip(record.sample, record.concept, record.prob, strict=True), start=1
-    ):
+    asked_about = zip(found.record.sample, found.record.concept, found.record.prob, strict=True)
+    for row, (sample, concept, prob) in enumerate(asked_about, start=1):
         if examinee is not None and examinee(sample, bank.concepts[concept]) != prob:
             raise InputError(f"holds the answer {prob}, which the answers do not", file=transcript, row=row)
     return found
@@ -414,12 +397,11 @@ class StoppingRule:
     def reason(self, claims: Sequence[Claim], course: list[float], available: int) -> str:
         """Return why no further question is asked, empty to go on."""
         asked = len(course) - 1
-        registered = [one for one in claims if one.registered]
+        registered, patience = [one for one in claims if one.registered], self.patience
         if registered and not any(one.open for one in registered):
             return "claims" if all(one.decided != "undecided" for one in registered) else "no sample left"
         if self.tolerance is not None and course[-1] <= self.tolerance:
             return "tolerance"
-        patience = self.patience
         if patience is not None and asked >= patience and course[-1 - patience] - course[-1] < PROGRESS:
             return "patience"
         if asked >= available:
@@ -439,11 +421,9 @@ def _ask(
     progress: Progress,
 ) -> tuple[str, list[float], Record]:
     """Ask until a stopping rule applies; return its name, the mean uncertainty after each question, and what was asked."""
-    bank, pool = state.bank, strategy.sample(state.bank)
+    bank, pool, record = state.bank, strategy.sample(state.bank), Record()
     available, course = int(bank.cells.sum()), [float(state.uncertainty.mean())]
-    record = Record()
-    expected = min(rule.questions or available, available)
-    with progress.track("Asking", expected, unit="questions") as advance:
+    with progress.track("Asking", min(rule.questions or available, available), unit="questions") as advance:
         while not (stopped := rule.reason(state.claims, course, available)):
             if isinstance(pool, Admissible):
                 state.admissible = pool.left()

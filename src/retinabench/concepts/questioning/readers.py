@@ -69,15 +69,13 @@ class Strata:
         sample: NDArray[np.int64],
         right: NDArray[np.bool_],
     ) -> None:
-        self.samples = int(np.count_nonzero(weights))
+        self.samples, self.unknown = int(np.count_nonzero(weights)), 0.0
         weight = np.asarray(weights, np.float64)
-        total = weight.sum()
         self.cells: list[tuple[float, CellAnswers]] = []
-        self.unknown = 0.0
         for sign in (UNKNOWN, 0, 1):
             for value in np.unique(weight[(truth == sign) & (weight > 0)]).tolist():
                 mine = (truth == sign) & (weight == value)
-                share = float(value * mine.sum() / total)
+                share = float(value * mine.sum() / weight.sum())
                 if sign == UNKNOWN:
                     self.unknown += share
                 else:
@@ -159,13 +157,12 @@ def panel_errors(examined: Examination, panel: ReaderPanel, place: int, one: Con
             lost = ratio(whole[:, counts == 0].sum(axis=1), whole.sum(axis=1))
             unknown[name] = max(unknown[name], float(np.nan_to_num(lost).max()))
     unknown["auroc"] = min(1.0, unknown["sensitivity"] + unknown["specificity"])
-    rates = {name: getattr(one, name).value for name in values}
-    return {
-        name: PanelError.of(
-            len(panel.readers), np.nan if rates[name] is None else rates[name], np.concatenate(parts), unknown[name]
-        )
-        for name, parts in values.items()
-    }
+    errors = {}
+    for name, parts in values.items():
+        rate = getattr(one, name).value
+        value = np.nan if rate is None else rate
+        errors[name] = PanelError.of(len(panel.readers), value, np.concatenate(parts), unknown[name])
+    return errors
 
 
 def enter_readers(examined: Examination, panel: ReaderPanel) -> Examination:
@@ -207,8 +204,7 @@ def beside(examined: Examination, panel: ReaderPanel, place: int) -> dict[str, B
     found = {}
     for measure, sign in SIGNS.items():
         weight = np.where((votes.T >= 0) & np.isfinite(others), others if sign else 1 - others, 0.0)
-        judged = weight.any(axis=1)
-        rows = weight.any(axis=0)
+        judged, rows = weight.any(axis=1), weight.any(axis=0)
         patients = np.unique(codes[rows], return_inverse=True)[1]
         if judged.sum() > 1 and len(np.unique(patients)) > 1:
             names = [panel.readers[one] for one in np.flatnonzero(judged)]

@@ -157,12 +157,9 @@ def _concept(sample: NDArray[np.int64], yes: Bools, weight: Floats, decided: Dec
     grades = sorted(set(grade[grade != UNKNOWN_GRADE].tolist()))
 
     def shares(chosen: Bools) -> Shares:
-        refers = decided.refers[sample]
+        refers, patient = decided.refers[sample], decided.patient[sample]
         parts = ((refers == yes, chosen), (refers, chosen & yes), (refers, chosen & ~yes))
-        return Shares(
-            int(chosen.sum()),
-            *(_share(one[among], weight[among], decided.patient[sample[among]]) for one, among in parts),
-        )
+        return Shares(int(chosen.sum()), *(_share(one[some], weight[some], patient[some]) for one, some in parts))
 
     return ConceptAgreement(
         **vars_of(shares(np.ones(len(sample), bool))),  # type: ignore[arg-type]
@@ -186,16 +183,13 @@ def _at_equal_grade(
         with_yes, with_no = weight[mine & yes].sum(), weight[mine & ~yes].sum()
         if with_yes and with_no:
             used.append(one)
-            total = with_yes + with_no
-            standard[mine] = weight[mine] * np.where(yes[mine], with_no, with_yes) / total
+            standard[mine] = weight[mine] * np.where(yes[mine], with_no, with_yes) / (with_yes + with_no)
     if not used:
         why = "no grade is known" if not grades else "in no grade were both answers given"
         return AtEqualGrade(float("nan"), why=why)
     refers, patient = decided.refers[sample], decided.patient[sample]
-    p, q = (
-        clustered_proportion(refers[among], standard[among], patient[among])
-        for among in (yes & (standard > 0), ~yes & (standard > 0))
-    )
+    parts = (yes & (standard > 0), ~yes & (standard > 0))
+    p, q = (clustered_proportion(refers[one], standard[one], patient[one]) for one in parts)
     value = p.value - q.value
     low = value - np.hypot(p.value - p.low, q.high - q.value)
     high = value + np.hypot(p.high - p.value, q.value - q.low)
@@ -208,12 +202,8 @@ def _named(said: NDArray[np.int8], known: Bools, decided: Decisions) -> AnyConce
     some = (said == 1).any(axis=1)
 
     def shares(chosen: Bools) -> Named:
-        return Named(
-            *(
-                _share(some[among], np.ones(int(among.sum())), decided.patient[among])
-                for among in (chosen & decided.refers, chosen & ~decided.refers)
-            )
-        )
+        parts = (chosen & decided.refers, chosen & ~decided.refers)
+        return Named(*(_share(some[one], np.ones(int(one.sum())), decided.patient[one]) for one in parts))
 
     grades = sorted(set(decided.grade[whole & (decided.grade != UNKNOWN_GRADE)].tolist()))
     by_grade = {str(one): shares(whole & (decided.grade == one)) for one in grades}

@@ -48,10 +48,8 @@ class Record:
 
     def add(self, sample: int, concept: int, truth: int, prob: float, yes: bool) -> bool:
         """Add a question with its answer; return whether it was right."""
-        for values, value in ((self.sample, sample), (self.concept, concept), (self.truth, truth)):
+        for values, value in zip(vars(self).values(), (sample, concept, truth, prob, yes), strict=True):
             values.append(value)
-        self.prob.append(prob)
-        self.yes.append(yes)
         return yes == bool(truth)
 
     def said(self, concept: int) -> NDArray[np.bool_]:
@@ -79,9 +77,8 @@ class Answered:
 
     def cell(self, concept: int, sign: int) -> CellAnswers:
         sample, truth, _ = self._record.about(concept)
-        mine = truth == sign
-        right = self._record.said(concept)[mine] == bool(sign)
-        return self.members(np.asarray(self._bank.truth[:, concept]) == sign, sample[mine], right)
+        mine, right = truth == sign, self._record.said(concept) == bool(sign)
+        return self.members(np.asarray(self._bank.truth[:, concept]) == sign, sample[mine], right[mine])
 
     def members(self, member: NDArray[np.bool_], sample: NDArray[np.int64], right: NDArray[np.bool_]) -> CellAnswers:
         """Return the answers about any set of samples that are asked about in random order."""
@@ -159,8 +156,7 @@ class Transcript:
         with contextlib.ExitStack() as opening:
             opening.enter_context(Workspace(path.parent, "examination").lock())
             try:
-                descriptor = open_in_place(path, os.O_RDWR)
-                handle = opening.enter_context(os.fdopen(descriptor, "r+b", buffering=0))
+                handle = opening.enter_context(os.fdopen(open_in_place(path, os.O_RDWR), "r+b", buffering=0))
                 self._handle = handle
                 content = handle.read()
                 whole = content.rfind(b"\n") + 1
@@ -237,7 +233,7 @@ def read_lines(path: Path, content: bytes, header: Mapping[str, object]) -> tupl
 def _check_header(path: Path, found: JsonObject, header: Mapping[str, object]) -> None:
     for key, value in header.items():
         if found.get(key) != value:
-            shown = ", ".join(f"{name} {str(one)[:40]}" for name, one in (("there:", found.get(key)), ("now:", value)))
+            shown = f"there: {str(found.get(key))[:40]}, now: {str(value)[:40]}"
             problem = f"is the transcript of another examination: its {key} differs ({shown})"
             raise InputError(problem, file=path, hint="Choose another --out, or delete the file.")
 

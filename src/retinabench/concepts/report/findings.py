@@ -17,7 +17,7 @@ from retinabench.concepts.banks.bank import CHUNK, Bank
 from retinabench.concepts.inference.claims import Claim, RateEnds, needed
 from retinabench.concepts.inference.rates import ALPHA, ANYTHING, LEAST, Rate
 from retinabench.concepts.questioning.examination import Examination, Readers
-from retinabench.concepts.questioning.referral import Agreement, AnyConcept, AtEqualGrade, Share
+from retinabench.concepts.questioning.referral import Agreement, AtEqualGrade
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content
 from retinabench.core.settings import read_toml
@@ -39,7 +39,6 @@ from retinabench.reports.toolkit.tables import (
 )
 
 SIGNED = NumberFormat(2, signed=True)
-MEASURES = ("sensitivity", "specificity")
 ALL = "all"
 Goals = dict[str, dict[str, float]]
 
@@ -54,11 +53,10 @@ def parse_goals(texts: Sequence[str], concepts: Sequence[str]) -> Goals:
     for text in texts:
         for source, concept, measure, value in _of_file(Path(text)) if text.endswith(".toml") else [_of_text(text)]:
             if concept not in (ALL, *concepts):
-                raise InputError(
-                    f"{source} is a goal of an unknown concept '{concept}'", hint=nearest(concept, concepts)
-                )
+                problem = f"{source} is a goal of an unknown concept '{concept}'"
+                raise InputError(problem, hint=nearest(concept, concepts))
             known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1
-            if measure not in MEASURES or not known:
+            if measure not in OUTCOMES or not known:
                 hint = "For example sensitivity=0.85, or 'specificity of NAME=0.8'."
                 raise InputError(f"{source} is not a goal", hint=hint)
             if measure in stated.setdefault(concept, {}):
@@ -71,9 +69,8 @@ def parse_goals(texts: Sequence[str], concepts: Sequence[str]) -> Goals:
 
 def _of_text(text: str) -> tuple[str, str, str, Any]:
     """What a text states: its name in messages, the concept, the measure and the rate."""
-    left, _, number = text.partition("=")
-    number = number.strip()
-    measure, of, concept = left.strip().partition(" of ")
+    left, number = (part.strip() for part in text.partition("=")[::2])
+    measure, of, concept = left.partition(" of ")
     try:
         value = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
     except ValueError:
@@ -84,9 +81,8 @@ def _of_text(text: str) -> tuple[str, str, str, Any]:
 def _of_file(path: Path) -> Iterator[tuple[str, str, str, Any]]:
     for concept, goals in read_toml(path).items():
         if not isinstance(goals, Mapping):
-            raise InputError(
-                f"'{concept}' is not a table", file=path, hint=f"Write [{concept}] and its goals below it."
-            )
+            hint = f"Write [{concept}] and its goals below it."
+            raise InputError(f"'{concept}' is not a table", file=path, hint=hint)
         for measure, value in goals.items():
             yield f"{path}: {measure} of '{concept}'", concept, measure, value
 
@@ -105,10 +101,7 @@ class ConceptPair:
 
 
 def together(bank: Bank) -> list[ConceptPair]:
-    """Return the pairs of concepts with both / (both + one) >= `MOSTLY` (Jaccard's index), in the order of the concepts.
-
-    Reads the truth once, in chunks of rows.
-    """
+    """Return the pairs of concepts with both / (both + one) >= `MOSTLY` (Jaccard's index), in the order of the concepts."""
     count = len(bank.concepts)
     both, one = np.zeros((count, count), np.int64), np.zeros((count, count), np.int64)
     for start in range(0, bank.samples, CHUNK):
@@ -312,19 +305,15 @@ def short_decimal(below: float, at_most: float) -> str:
 
 
 def readers_tables(readers: Readers) -> list[Table]:
-    concepts = readers.concepts
-    tables = []
-    for measure in ("sensitivity", "specificity"):
+    concepts, tables, rows = readers.concepts, [], []
+    for measure in OUTCOMES:
         names = list(next(iter(concepts.values())).against[measure])
-        rows = [Row(name, [_against(one.against[measure][name]) for one in concepts.values()]) for name in names]
-        ranges = [one.range[measure] for one in concepts.values()]
-        rows.append(
-            Row("range of the readers", [Cell(" to ".join(map(percent, r))) if r else UNDEFINED for r in ranges])
-        )
+        against = [Row(name, [_against(one.against[measure][name]) for one in concepts.values()]) for name in names]
+        ranges = (one.range[measure] for one in concepts.values())
+        shown = [Cell(" to ".join(map(percent, ends))) if ends else UNDEFINED for ends in ranges]
         columns = [Column(f"{name} ({one.disputed:,} disputed)") for name, one in concepts.items()]
         caption = f"{measure.capitalize()} in this bank against each truth, with 95 % intervals where not all was asked"
-        tables.append(Table.of(caption, columns, rows, row_header="Truth"))
-    rows = []
+        tables.append(Table.of(caption, columns, [*against, Row("range of the readers", shown)], row_header="Truth"))
     for name, told in concepts.items():
         for measure, one in told.beside.items():
             gap, p = one.model_minus_mean, f"p = {p_value(one.p_value)}"
@@ -345,9 +334,8 @@ def beside_lines(readers: Readers) -> list[str]:
     for name, beside in told.items():
         cells = {}
         for rate, one in beside.items():
-            gap = one.model_minus_mean
-            by = f"{SIGNED(gap.value)} {SIGNED.interval(gap.low, gap.high)}"
-            cells[rate] = f"{TWO_DIGITS(one.model.value)} {one.verdict}, {by}"
+            gap, model = one.model_minus_mean, f"{TWO_DIGITS(one.model.value)} {one.verdict}"
+            cells[rate] = f"{model}, {SIGNED(gap.value)} {SIGNED.interval(gap.low, gap.high)}"
         lines.append(f"{name:<{width}}  {cells.get('sensitivity', ''):<51}{cells.get('specificity', '')}".rstrip())
     head = "The model beside the mean reader, each judged by the majority of the other readers (95 % interval of the difference):"
     return [head, f"{'':<{width}}  {'sensitivity':<51}specificity", *lines] if lines else []
@@ -357,9 +345,7 @@ def _against(rate: Rate) -> Cell:
     if not rate.of:
         return UNDEFINED
     if rate.value is None:
-        assert rate.low is not None
-        assert rate.high is not None
-        return Cell(f"[{percent(rate.low)}, {percent(rate.high)}]")
+        return Cell(f"[{percent(rate.low or 0)}, {percent(rate.high or 0)}]")
     if rate.low == rate.high:  # every image was asked about
         return Cell.number(rate.value, form=PERCENT)
     return Cell.number(rate.value, rate.low, rate.high, form=PERCENT)
@@ -376,32 +362,22 @@ def referral_tables(found: Agreement) -> list[Table]:
         rows.append(Row(name, [Cell.number(one.images, form=COUNT), *map(_cell, shares)]))
     caption = "Concept answers and referral, with 95 % intervals that respect patients"
     tables = [Table.of(caption, [Column(head) for head in heads], rows, row_header="Concept")]
-    grades = sorted({grade for one in concepts.values() for grade in one.grades})
-    if grades:
-        rows = []
-        for grade in grades:
-            of = [one.grades.get(grade) for one in concepts.values()]
-            rows.append(Row(grade, [Cell.number(None) if one is None else _cell(one.agreement) for one in of]))
+    rows = []
+    for grade in sorted({grade for one in concepts.values() for grade in one.grades}):
+        graded = [one.grades.get(grade) for one in concepts.values()]
+        rows.append(Row(grade, [Cell.number(None) if one is None else _cell(one.agreement) for one in graded]))
+    if rows:
         caption = "Agreement of each concept's answers with the referral, by grade"
         tables.append(Table.of(caption, [Column(name) for name in concepts], rows, row_header="Grade"))
-    if found.named.images:
-        tables.append(_named_table(found.named))
+    if (named := found.named).images:
+        rows, some = [], "of these, a yes to any concept"
+        for label, of in [("all", named.overall), *named.grades.items()]:
+            pairs = ((Cell.number(share.images, form=COUNT), _cell(share)) for share in (of.referred, of.not_referred))
+            rows.append(Row(label, [cell for pair in pairs for cell in pair]))
+        columns = [Column("Referred images"), Column(some), Column("Other images"), Column(some)]
+        caption = "Images about which every concept was asked: how many show at least one, by the model's answers"
+        tables.append(Table.of(caption, columns, rows, row_header="Grade"))
     return tables
-
-
-def _named_table(named: AnyConcept) -> Table:
-    rows = [
-        Row(label, [f(share) for share in (one.referred, one.not_referred) for f in (_images, _cell)])
-        for label, one in [("all", named.overall), *named.grades.items()]
-    ]
-    some = "of these, a yes to any concept"
-    columns = [Column("Referred images"), Column(some), Column("Other images"), Column(some)]
-    caption = "Images about which every concept was asked: how many show at least one, by the model's answers"
-    return Table.of(caption, columns, rows, row_header="Grade")
-
-
-def _images(share: Share) -> Cell:
-    return Cell.number(share.images, form=COUNT)
 
 
 def _cell(share: Interval) -> Cell:
@@ -413,8 +389,7 @@ def recognised(report: ExaminationReport) -> dict[str, list[str]]:
     """Return the concepts by what their answers show (`recognition`); `unknown` where a kind of sample was not asked."""
     names: dict[str, list[str]] = {"recognised": [], "open": [], "reversed": [], "unknown": []}
     for pair in report.rates:
-        seen = all(rate.asked for rate in pair)
-        names[recognition(*pair) if seen else "unknown"].append(pair[0].concept)
+        names[recognition(*pair) if all(rate.asked for rate in pair) else "unknown"].append(pair[0].concept)
     return names
 
 
@@ -461,7 +436,6 @@ def missed_goals(report: ExaminationReport) -> list[tuple[ConceptRate, str]]:
 
 
 def by_goal(rates: Iterable[ConceptRate]) -> dict[tuple[str, float], list[ConceptRate]]:
-    """Return the rates that have a goal by measure and goal."""
     groups: dict[tuple[str, float], list[ConceptRate]] = {}
     for rate in rates:
         if rate.goal is not None:
@@ -498,8 +472,7 @@ def entangled(report: ExaminationReport) -> list[tuple[list[str], int]]:
             groups.remove(group)
             joined, most = joined | group[0], max(most, group[1])
         groups.append((joined, most))
-    names = report.examination.bank.concepts
-    return [([name for name in names if name in joined], most) for joined, most in groups]
+    return [([name for name in report.examination.bank.concepts if name in joined], most) for joined, most in groups]
 
 
 def left_open(report: ExaminationReport) -> list[ConceptRate]:

@@ -89,9 +89,8 @@ def render(report: ExaminationReport) -> str:
         "silent": [name for name, one in found.concepts.items() if not any(one.counts.values())],
         "patients": any(rate.counted for rate in report.every_rate),
     }
-    contents = [
-        (anchor, label) for anchor, label in CONTENTS if {"readers": readers, "referral": referral}.get(anchor, True)
-    ]
+    shown = {"readers": readers, "referral": referral}
+    contents = [(anchor, label) for anchor, label in CONTENTS if shown.get(anchor, True)]
     return pages.render("examination.html.j2", {**context, "contents": contents}, package="retinabench.concepts.report")
 
 
@@ -111,16 +110,12 @@ def _rates_figure(report: ExaminationReport) -> Panel:
     rows: list[tuple[str, list[figures.RateMark]]] = []
     said = []
     for number, pair in enumerate(report.rates):
-        marks = [
-            figures.RateMark(HUES[place], rate.quantity, claimed.get((number, place), rate.goal))
-            for place, rate in enumerate(pair)
-        ]
+        goals = [claimed.get((number, place), rate.goal) for place, rate in enumerate(pair)]
+        marks = [figures.RateMark(HUES[k], rate.quantity, goals[k]) for k, rate in enumerate(pair)]
         rows.append((pair[0].concept, marks))
         said.append(f"{pair[0].concept}: " + ", ".join(f"{r.measure} {percent(r.value)}" for r in pair))
-    svg = to_svg(
-        figures.interval_panel(rows), "rates",
-        title="Sensitivity and specificity by concept", description="; ".join(said),
-    )  # fmt: skip
+    title, figure = "Sensitivity and specificity by concept", figures.interval_panel(rows)
+    svg = to_svg(figure, "rates", title=title, description="; ".join(said))
     judged = any(mark.goal is not None for _, marks in rows for mark in marks)
     return Panel(f"Right answers, with 95 % intervals for new samples{' and goals (bars)' if judged else ''}", svg)
 
@@ -128,16 +123,12 @@ def _rates_figure(report: ExaminationReport) -> Panel:
 def _performance_figures(report: ExaminationReport) -> list[Panel]:
     panels = []
     for number, (concept, one) in enumerate(report.examination.concepts.items()):
-        counts = one.counts
-        if not any(counts.values()):
+        if not any(one.counts.values()):
             continue
-        svg = to_svg(
-            figures.performance_panel(one), f"performance-{number}",
-            title=f"Answers about {concept}",
-            description=", ".join(f"{counts[key]} {key.upper()}" for key in counts),
-        )  # fmt: skip
-        caption = f"uncertainty: {plain(one.gp.u_minus)} without, {plain(one.gp.u_plus)} with"
-        panels.append(Panel(concept, svg, caption))
+        said = ", ".join(f"{count} {key.upper()}" for key, count in one.counts.items())
+        figure, title = figures.performance_panel(one), f"Answers about {concept}"
+        svg = to_svg(figure, f"performance-{number}", title=title, description=said)
+        panels.append(Panel(concept, svg, f"uncertainty: {plain(one.gp.u_minus)} without, {plain(one.gp.u_plus)} with"))
     return panels
 
 
@@ -156,10 +147,8 @@ def _companion_table(report: ExaminationReport) -> Table:
 
 
 def _new_cell(rate: ConceptRate) -> Cell:
-    if not rate.asked:
-        return UNDEFINED
-    low, high = (percent(end) for end in rate.simultaneous)
-    return Cell(rate.quantity, PERCENT, below=f"all at once [{low}, {high}]")
+    together = ", ".join(map(percent, rate.simultaneous))
+    return Cell(rate.quantity, PERCENT, below=f"all at once [{together}]") if rate.asked else UNDEFINED
 
 
 def _bank_cell(rate: Rate) -> Cell:

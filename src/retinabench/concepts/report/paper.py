@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -37,13 +38,10 @@ def write_paper(
 ) -> Path:
     """Write the page; `questions` limits those of each examination of Figure 4."""
     present = bank.cells[:, 1]
-    concepts = {
-        "commonest": int(present.argmax()),
-        "rarest": int(np.where(present > 0, present, bank.samples).argmin()),
-    }
-    whole: list[Panel] = []
+    rarest = int(np.where(present > 0, present, bank.samples).argmin())
+    concepts = {"commonest": int(present.argmax()), "rarest": rarest}
     some: dict[str, list[Panel]] = {strategy: [] for strategy in STRATEGIES}
-    fall: list[Panel] = []
+    whole, fall = list[Panel](), list[Panel]()
     with progress.track("Examinees", len(EXAMINEES), unit="examinees") as advance:
         for name in EXAMINEES:
             whole += _panels(bank, concepts, name, f"whole-{name}", seed)
@@ -93,17 +91,8 @@ def _courses(bank: Bank, name: str, questions: int | None, seed: int) -> Figure:
 
 
 def course(
-    bank: Bank,
-    factory: Callable[[int], Examinee],
-    strategy: str,
-    *,
-    questions: int | None = None,
-    seed: int = 0,
-    **options: str,
+    bank: Bank, factory: Callable[[int], Examinee], strategy: str, *, seed: int = 0, **options: Any
 ) -> NDArray[np.float64]:
     """Return the mean uncertainty after 0, 1, … questions of each repetition, (`REPETITIONS`, questions + 1)."""
     seeds = [derive(seed, "repetition", repetition) for repetition in range(REPETITIONS)]
-    return np.stack([
-        examine(bank, factory(one), strategy=strategy, questions=questions, seed=one, **options).uncertainty  # type: ignore[arg-type]
-        for one in seeds
-    ])  # fmt: skip
+    return np.stack([examine(bank, factory(k), strategy=strategy, seed=k, **options).uncertainty for k in seeds])

@@ -14,19 +14,14 @@ from retinabench.fidelity.targets.target import tables
 from retinabench.reports.toolkit.tables import TWO_DIGITS, UNDEFINED, Cell, Column, Row, Table, to_text
 
 ORDER: tuple[Verdict, ...] = ("unbiased", "too few draws", "biased")
-VERDICTS = (
-    "no bias of {} is seen",
-    "too few draws of {} to tell a bias",
-    "the draws of {} are biased",
-)  # in this order
+VERDICTS = ("no bias of {} is seen", "too few draws of {} to tell a bias", "the draws of {} are biased")
 Runs = dict[str, list[Moments]]
 """By the title of a sampler, a run for each seed."""
 
 
 def shipped_runs(name: str) -> Runs:
     """Return the runs of the package's samplers on a density."""
-    samplers = tables("samplers").get(name, {})
-    return {title: [Moments(**run) for run in runs] for title, runs in samplers.items()}
+    return {title: [Moments(**run) for run in runs] for title, runs in tables("samplers").get(name, {}).items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +33,6 @@ class DensityBoard:
 
     @property
     def conclusions(self) -> list[str]:
-        """A sentence on each run of one's own."""
         return [
             f"{title}{f', run {number}' if len(runs) > 1 else ''}: {one.conclusion}."
             for title, runs in self.own.items()
@@ -57,9 +51,8 @@ class DensityBoard:
         if modes := self.known.modes:
             columns.append(Column(f"modes' weights ({_shares(modes)})"))
         columns.append(Column("gradients"))
-        every = [(f"{title} (here)", runs) for title, runs in self.own.items()] + [
-            *shipped_runs(self.known.name).items()
-        ]
+        own = ((f"{title} (here)", runs) for title, runs in self.own.items())
+        every = [*own, *shipped_runs(self.known.name).items()]
         every.sort(key=lambda one: (_worst(one[1])[0], -np.nan_to_num(_mean(one[1], "ess_per_gradient"))))
         legend = (
             "Biases in posterior stds and variances, of the worst coordinate; z: in standard errors, of the worst moment; ESS of the slowest "
@@ -73,7 +66,6 @@ class DensityBoard:
         return to_text(self.table())
 
     def to_dict(self) -> JsonObject:
-        """Return the content of JSON: all numbers of all runs."""
         runs = {"runs": self.own, "shipped": shipped_runs(self.known.name)}
         return {"density": self.known.name, **json_content(runs)}
 

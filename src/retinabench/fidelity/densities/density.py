@@ -141,7 +141,7 @@ def _mixture() -> KnownDensity:
 SCHOOLS = {"y": [28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0], "sigma": [15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0]}
 
 
-def _eight_schools() -> KnownDensity:
+def _schools() -> KnownDensity:
     def effects(w: Floats) -> Floats:
         return np.concatenate([w[..., :2], w[..., :1] + np.exp(w[..., 1:2]) * w[..., 2:]], axis=-1)
 
@@ -151,9 +151,9 @@ def _eight_schools() -> KnownDensity:
     )  # fmt: skip
 
 
-def _eight_schools_centred() -> KnownDensity:
+def _schools_centred() -> KnownDensity:
     return replace(
-        _eight_schools(), name="eight-schools-centred", log_of=functions.eight_schools_centred, start=5.0,
+        _schools(), name="eight-schools-centred", log_of=functions.eight_schools_centred, start=5.0,
         slope_of=functions.eight_schools_centred_slope, quantities=lambda w: w,
     )  # fmt: skip
 
@@ -195,12 +195,4 @@ def _logistic_regression() -> KnownDensity:
     )  # fmt: skip
 
 
-_MAKERS = (
-    _gaussian,
-    _gaussian_correlated,
-    _funnel,
-    _eight_schools,
-    _eight_schools_centred,
-    _mixture,
-    _logistic_regression,
-)
+_MAKERS = (_gaussian, _gaussian_correlated, _funnel, _schools, _schools_centred, _mixture, _logistic_regression)

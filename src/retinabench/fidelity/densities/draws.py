@@ -5,7 +5,6 @@ A file holds `draws` (K chains, T, P) or (T, P) of one chain, and `meta`, the JS
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
@@ -25,12 +24,11 @@ from retinabench.fidelity.densities.board import DensityBoard
 from retinabench.fidelity.densities.density import find_density
 from retinabench.fidelity.densities.functions import Array, Floats
 from retinabench.fidelity.densities.moments import Moments, checked_draws, moments_of
-from retinabench.fidelity.submissions.submission import About, Budget, read_npz
+from retinabench.fidelity.submissions.submission import About, Budget, folder_of, read_npz
 from retinabench.predictions.table import MAX_TITLE
 
 SCHEMA = "retinabench.fidelity-draws/1"
 FILE = "draws.npz"
-NAME = 40  # characters of a title in the name of a folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +127,7 @@ def write_draws(out: Path, draws: Floats, density: str, method: str, seed: int, 
     meta = json.dumps({"schema": SCHEMA, **about.to_dict()})
     sink, values = io.BytesIO(), draws.astype(np.float32)
     np.savez_compressed(sink, draws=values, meta=np.array(meta))
-    digits = hashlib.sha256(meta.encode() + values.tobytes()).hexdigest()[:8]
-    name = "".join(c if c.isalnum() else "-" for c in method[:NAME])
-    path = out / f"{name}-{density}-{digits}" / FILE
+    path = folder_of(out, method, density, meta.encode() + values.tobytes()) / FILE
     write_bytes(path, sink.getvalue())
     return path
 
@@ -144,9 +140,8 @@ def board_of_draws(paths: Sequence[Path], name: str, title: str | None = None) -
         about = About.read(path, meta)
         if about.task not in (None, name):
             raise InputError(f"is of '{about.task}', not of '{name}'", file=path, hint=f"--task {about.task}")
-        gradients = math.nan if about.budget is None else about.budget.used
         try:
-            found = moments_of(arrays.get("draws", []), known, gradients)
+            found = moments_of(arrays.get("draws", []), known, math.nan if about.budget is None else about.budget.used)
         except InputError as error:
             raise InputError(str(error), file=path) from None
         label = title or about.title or (path.parent.name if path.name == FILE else path.stem)

@@ -111,8 +111,7 @@ def moments_of(draws: ArrayLike, known: KnownDensity, gradients: float) -> Momen
         second = known.mode_of(w)
         share = float(second.mean())
         shares, rare = (1 - share, share), int(np.argmin(known.modes))
-        inside = second if rare else 1 - second
-        values.append((inside - known.modes[rare])[..., None])
+        values.append(((second if rare else 1 - second) - known.modes[rare])[..., None])
         unit.append(np.array([math.sqrt(math.prod(known.modes))]))
         labels.append(f"weight of mode {rare + 1}")
     every = np.concatenate(values, axis=-1)

@@ -43,6 +43,5 @@ def sampled(name: str, known: KnownDensity, budget: int, seed: int, progress: Pr
 
 
 def run_on_density(name: str, density: str, budget: float, seed: int, out: Path, progress: Progress = QUIET) -> Path:
-    """Sample a density by an entry, and write its draws; return the file."""
     draws, used = sampled(name, find_density(density), int(budget), seed, progress)
     return write_draws(out, draws, density, entry(name).title, seed, used)

@@ -77,23 +77,16 @@ def score_task(
 
     Without a division they are ranked together whatever their track and tier.
     """
-    trivial = baselines(evaluator.target, evaluator.predictive)
-    by_title = _by_title([*submissions, *trivial])
+    by_title = _by_title([*submissions, *baselines(evaluator.target, evaluator.predictive)])
     entries = {title: _entry(evaluator, title, seeds) for title, seeds in by_title.items()}
     board = TaskBoard(entries, _sets(evaluator, entries), evaluator, division)
-    first, second = (_ranks(board, names) for names in (board.ranked_measures, (SECOND_MOMENT,)))
-    for title, rank in _task_ranks(first):
-        entries[title] = replace(entries[title], rank=rank)
-    for title, rank in _task_ranks(second):
-        entries[title] = replace(entries[title], rank_by_std=rank)
-    return board if first is None else replace(board, resolution=first.resolution)
-
-
-def _task_ranks(found: _TaskRanks | None) -> list[tuple[str, RankedModel]]:
-    if found is None:
-        return []
-    each = zip(found.titles, found.mean.tolist(), found.replicates.T, found.resolution.places, strict=True)
-    return [(title, _rank(mean, replicates, places)) for title, mean, replicates, places in each]
+    ranked = {"rank": _ranks(board, board.ranked_measures), "rank_by_std": _ranks(board, (SECOND_MOMENT,))}
+    for name, found in ranked.items():
+        if found is not None:
+            for k, title in enumerate(found.titles):
+                rank = _rank(float(found.mean[k]), found.replicates[:, k], found.resolution.places[k])
+                entries[title] = replace(entries[title], **{name: rank})  # type: ignore[arg-type]
+    return board if (first := ranked["rank"]) is None else replace(board, resolution=first.resolution)
 
 
 def _sets(evaluator: Evaluator, entries: Mapping[str, FidelityEntry]) -> dict[str, SetRanking]:
@@ -148,10 +141,8 @@ def _mean_ranks(of_tasks: Sequence[_TaskRanks | None], division: RankedDivision)
     for number, title in enumerate(titles):
         at = [(of, column[number]) for of, column in zip(found, columns, strict=True)]
         mean = float(np.mean([of.mean[k] for of, k in at]))
-        measured: dict[str, list[float]] = {}
-        for of, k in at:
-            for name, values in of.by_measure.items():
-                measured.setdefault(name, []).append(float(values[k]))
+        names = dict.fromkeys(name for of, _ in at for name in of.by_measure)
+        measured = {name: [of.by_measure[name][k] for of, k in at if name in of.by_measure] for name in names}
         by_measure = {name: float(np.mean(values)) for name, values in measured.items()}
         rank = _rank(mean, over_tasks[:, number], shared[number])
         rows.append(RankedEntry(title, rank, by_measure, len(found), division))

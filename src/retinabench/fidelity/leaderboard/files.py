@@ -24,6 +24,7 @@ from retinabench.fidelity.submissions.submission import (
     FILE,
     Submission,
     content_hash,
+    folder_of,
     read_meta,
     read_submission,
     submission_in,
@@ -33,7 +34,6 @@ from retinabench.fidelity.targets.data import load_for_scoring
 from retinabench.fidelity.targets.target import TARGETS, Target
 
 MOST_SUBMISSIONS = 10_000
-NAME = 40  # characters of a title in the name of a folder, which may have 255 bytes
 
 
 def make_evaluator(
@@ -42,9 +42,8 @@ def make_evaluator(
     data = load_for_scoring(target, source)
     found = read_reference(target, data.sha256, reference)
     if len(found.epistemic) != len(data.test):
-        raise InputError(
-            f"is of {len(found.epistemic)} test points; '{target.name}' has {len(data.test)}", file=reference
-        )
+        problem = f"is of {len(found.epistemic)} test points; '{target.name}' has {len(data.test)}"
+        raise InputError(problem, file=reference)
     return Evaluator(target, data, found, bootstrap, seed)
 
 
@@ -192,15 +191,11 @@ def find_submissions(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             files = sorted(file for name in (FILE, EARLIER_FILE) for file in path.rglob(name))
             if len(files) > MOST_SUBMISSIONS:
-                raise InputError(
-                    f"holds {len(files):,} submissions, more than one board ranks ({MOST_SUBMISSIONS:,})",
-                    file=path,
-                    hint="Name some of its folders.",
-                )
+                problem = f"holds {len(files):,} submissions, more than one board ranks ({MOST_SUBMISSIONS:,})"
+                raise InputError(problem, file=path, hint="Name some of its folders.")
         if not files and not any(path.rglob(DRAWS_FILE)):
-            raise InputError(
-                "holds no submission.npz", file=path, hint="Make some: retinabench fidelity run map --task fundus"
-            )
+            hint = "Make some: retinabench fidelity run map --task fundus"
+            raise InputError("holds no submission.npz", file=path, hint=hint)
         found += files
     return list(dict.fromkeys(found))
 
@@ -208,11 +203,8 @@ def find_submissions(paths: Sequence[Path]) -> list[Path]:
 def task_of(file: Path) -> str:
     task = read_meta(file).get("task")
     if not isinstance(task, str):
-        raise InputError(
-            "does not state its task",
-            file=file,
-            hint="Add it to a folder of submissions by: retinabench fidelity score FILE --task T --keep FOLDER",
-        )
+        hint = "Add it to a folder of submissions by: retinabench fidelity score FILE --task T --keep FOLDER"
+        raise InputError("does not state its task", file=file, hint=hint)
     return TARGETS.find(task).name
 
 
@@ -225,9 +217,6 @@ def keep_submission(submission: Submission, evaluator: Evaluator, folder: Path, 
     """Write a submission into a folder, for `fidelity board`; return its path."""
     target, data = evaluator.target, evaluator.data.sha256
     content = f"{submission.title} {content_hash(submission.arrays, submission.about)}".encode()
-    # Seeds, and titles that differ in signs alone, lie side by side.
-    digits = hashlib.sha256(content).hexdigest()[:8]
-    name = "".join(c if c.isalnum() else "-" for c in submission.title[:NAME])
     read = submission.about
     if not read.counted:  # writing would sign what no run has signed
         read = read.changed(evidence=None)
@@ -237,7 +226,7 @@ def keep_submission(submission: Submission, evaluator: Evaluator, folder: Path, 
         task=target.name, target=target.fingerprint(data), data=data, title=submission.title,
         method=read.method or submission.title,
     )  # fmt: skip
-    path = folder / f"{name}-{target.name}-{digits}" / FILE
+    path = folder_of(folder, submission.title, target.name, content) / FILE
     write_submission(path, replace(submission, about=about))
     return path
 

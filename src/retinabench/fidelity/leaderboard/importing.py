@@ -35,9 +35,8 @@ def import_reference(file: Path, target: Target, labels: Path | None = None) -> 
         raise InputError(f"'{target.name}' has data and a reference of its own", hint=f"Name {known}.")
     data = load(target)
     points = len(data.test)
-    read = read_submission(file, target, points)
+    read, accuracy = read_submission(file, target, points), None
     truth = None if labels is None else _labels(labels, target, points)
-    accuracy = None
     if truth is not None and read.likelihood == "categorical":
         accuracy = _proved(read.values, truth, labels)
     elif truth is not None:
@@ -62,9 +61,8 @@ def _labels(path: Path, target: Target, points: int) -> NDArray[Any]:
         problem = str(error).partition("\n")[0].rstrip(".")
         raise InputError(f"is not a list of numbers: {problem}", file=path, hint=hint) from None
     if values.shape != (points,) or not np.isfinite(values).all():
-        raise InputError(
-            f"holds {values.size:,} numbers; '{target.name}' needs {points:,} finite ones", file=path, hint=hint
-        )
+        problem = f"holds {values.size:,} numbers; '{target.name}' needs {points:,} finite ones"
+        raise InputError(problem, file=path, hint=hint)
     if target.likelihood == "gaussian":
         return values.astype(np.float32)
     if (strange := np.flatnonzero(~np.isin(values, np.arange(target.outputs)))).size:

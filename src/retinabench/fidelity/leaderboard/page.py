@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
@@ -27,7 +26,6 @@ from retinabench.fidelity.leaderboard.tables import (
     usefulness_table,
 )
 from retinabench.fidelity.scoring.measures import ALL, MEASURES
-from retinabench.reports.toolkit import figures
 from retinabench.reports.toolkit.figures import (
     INK,
     MUTED,
@@ -59,17 +57,12 @@ def board_width(task: TaskBoard) -> int:
 
 
 def board_figure(task: TaskBoard) -> Figure:
-    """Draw the ranked measures of all entries with intervals; a band shows one chain of the reference against the others.
-
-    Trivial entries are grey crosses, the noise floor is dotted.
-    """
+    """Draw the ranked measures of all entries with intervals; a band shows one chain of the reference against the others."""
     names, entries = task.ranked_measures, task.ordered
     figure, [row] = canvas(board_width(task), 90 + 22 * len(entries), 1, len(names))
-    places = np.arange(len(entries))[::-1]
-    floor = task.evaluator.floor[ALL]
+    places, floor = np.arange(len(entries))[::-1], task.evaluator.floor[ALL]
     for axes, name in zip(row, names, strict=True):
-        if name in task.ceiling[ALL]:
-            ceiling = task.ceiling[ALL][name]
+        if (ceiling := task.ceiling[ALL].get(name)) is not None:
             if ceiling.low <= ceiling.high:
                 axes.axvspan(ceiling.low, ceiling.high, color=PASS, alpha=0.18, linewidth=0)
             axes.axvline(ceiling.value, color=PASS, linewidth=1.0)
@@ -89,10 +82,7 @@ def board_figure(task: TaskBoard) -> Figure:
 
 
 def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
-    """Draw the last ranked measure over the gradients that were taken, a line for each entry at several tiers.
-
-    The nearest of them have a colour of their own. Entries at one tier are dots; the floor of the reference is dotted where it is near.
-    """
+    """Draw the last ranked measure over the gradients that were taken: lines for entries at several tiers, dots for the others."""
     name = tasks[0].ranked_measures[-1]
     points: dict[str, list[tuple[float, float]]] = {}
     for board, entry in ((one, entry) for one in tasks for entry in one.competitors):
@@ -104,7 +94,7 @@ def budget_figure(tasks: Sequence[TaskBoard]) -> Figure:
     for title, some in points.items():
         x, y = zip(*sorted(some), strict=True)
         known = title in lines[:MOST_LINES]
-        style = figures.mark(lines.index(title)) if known else None
+        style = mark(lines.index(title)) if known else None
         color, dashes = (style.color, style.linestyle) if style is not None else (MUTED, "-")
         label = title if known else None
         axes.plot(x, y, marker="o", markersize=3, linewidth=1.4, color=color, linestyle=dashes, label=label)
@@ -155,8 +145,7 @@ def calibration_panel(
     figure, [[axes]] = canvas(WIDTH, WIDTH * 0.9)
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
     axes.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal", xlabel=names[0], ylabel=names[1])
-    lines: list[tuple[float, str, Any, NDArray[np.floating]]] = [(4.0, REFERENCE, "-", reference)]
-    lines += [(1.6, mark.color, mark.linestyle, values) for mark, values in methods]
+    lines = [(4.0, REFERENCE, "-", reference), *((1.6, one.color, one.linestyle, values) for one, values in methods)]
     for width, color, style, values in lines:
         axes.plot(*curve(truth, values), color=color, linestyle=style, linewidth=width, marker="o", markersize=3)
     return figure
@@ -191,7 +180,6 @@ def write_board(board: FidelityBoards, out: Path) -> Path:
 
 
 def markdown(board: FidelityBoards) -> str:
-    """Return all tables, the ranking first."""
     tables = [
         *ranking_tables(board),
         usefulness_table(board.tasks),
@@ -219,10 +207,7 @@ def page(board: FidelityBoards) -> str:
         "budgets": _budget_panels(board),
         "sections": sections,
         "densities": board.densities,
-        "by_target": [
-            [one for one, board_name in zip(sections, names, strict=True) if board_name == name]
-            for name in dict.fromkeys(names)
-        ],
+        "by_target": [[sections[k] for k, one in enumerate(names) if one == name] for name in dict.fromkeys(names)],
     }
     return render("board.html.j2", context, package="retinabench.fidelity.leaderboard")
 
@@ -230,8 +215,7 @@ def page(board: FidelityBoards) -> str:
 def leads(board: FidelityBoards) -> list[str]:
     """Return a sentence on each ranking: which entries may be the nearest, as far as differences are resolved."""
     found = []
-    for division in dict.fromkeys(entry.division for entry in board.ranking):
-        ranking = [entry for entry in board.ranking if entry.division == division]
+    for division, ranking in board.divisions.items():
         titles = [entry.title for entry in ranking if entry.rank.best == 1]
         named = "; ".join(titles[:MOST_NAMED])  # a title may hold a comma
         more = f" and {len(titles) - MOST_NAMED} more" if len(titles) > MOST_NAMED else ""
@@ -244,21 +228,15 @@ def leads(board: FidelityBoards) -> list[str]:
 
 def _tables(task: TaskBoard) -> list[Table]:
     """Return the tables of each group of points, then the ranked measures by strength of the corruption."""
-    by_strength = (strength_table(task, name) for name in task.ranked_measures)
-    return [
-        *(task_table(task, group) for group in groups_shown(task)),
-        *(table for table in (*by_strength, corruption_table(task)) if table is not None),
-    ]
+    damaged = (*(strength_table(task, name) for name in task.ranked_measures), corruption_table(task))
+    whole = [task_table(task, group) for group in groups_shown(task)]
+    return whole + [table for table in damaged if table is not None]
 
 
 def _section(task: TaskBoard, *, alone: bool) -> dict[str, Any]:
     """Return the content of the section of one task: its board figure, panels of curves with their legend, and its tables."""
-    svg = to_svg(
-        board_figure(task),
-        f"{_name(task)}-board",
-        title=f"{task.target.title}: scores",
-        description="Each entry's closeness to the reference, with 95 % intervals.",
-    )
+    said = "Each entry's closeness to the reference, with 95 % intervals."
+    svg = to_svg(board_figure(task), f"{_name(task)}-board", title=f"{task.target.title}: scores", description=said)
     caption = (
         "All test points, 95 % intervals. Green: one chain of the reference against the others. Dotted: the noise "
         "floor. Crosses: trivial submissions."
@@ -284,11 +262,9 @@ def _budget_panels(board: FidelityBoards) -> list[Panel]:
     for target in dict.fromkeys(task.target.name for task in board.tasks):
         tasks = [task for task in board.tasks if task.target.name == target]
         if len({task.division.tier for task in tasks if task.division is not None}) > 1:
-            title = tasks[0].target.title
-            svg = to_svg(
-                budget_figure(tasks), f"{target}-budgets", title=f"{title}: distance over gradients",
-                description="The last ranked measure of each entry at each budget.",
-            )  # fmt: skip
+            title, said = tasks[0].target.title, "The last ranked measure of each entry at each budget."
+            heading = f"{title}: distance over gradients"
+            svg = to_svg(budget_figure(tasks), f"{target}-budgets", title=heading, description=said)
             panels.append(Panel(title, svg))
     return panels
 
@@ -302,9 +278,8 @@ def _name(task: TaskBoard) -> str:
 
 def _panels(task: TaskBoard, shown: list[FidelityEntry]) -> Iterator[Panel]:
     """Yield the histograms and curves of each group; the first seed of an entry stands for it."""
-    evaluator = task.evaluator
-    truth, gaussian = evaluator.truth, task.target.likelihood == "gaussian"
-    groups = groups_shown(task)
+    evaluator, groups, gaussian = task.evaluator, groups_shown(task), task.target.likelihood == "gaussian"
+    truth, said = evaluator.truth, f"{task.target.title}, against the reference."
     for kind in ("uncertainty", "calibration") if truth is not None else ("uncertainty",):
         for group in groups[1:] or groups:
             rows = evaluator.resampling.groups[group]
@@ -314,9 +289,5 @@ def _panels(task: TaskBoard, shown: list[FidelityEntry]) -> Iterator[Panel]:
                 figure = uncertainty_panel(reference, values, gaussian=gaussian)
             else:
                 figure = calibration_panel(np.asarray(truth)[rows], reference, values, gaussian=gaussian)
-            heading = f"{kind.capitalize()}: {group_label(group)}"
-            name = f"{_name(task)}-{kind}-{group}".replace(" ", "-")
-            svg: Markup = to_svg(
-                figure, name, title=heading, description=f"{task.target.title}, against the reference."
-            )
-            yield Panel(heading, svg)
+            heading, name = f"{kind.capitalize()}: {group_label(group)}", f"{_name(task)}-{kind}-{group}"
+            yield Panel(heading, to_svg(figure, name.replace(" ", "-"), title=heading, description=said))

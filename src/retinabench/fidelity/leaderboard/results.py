@@ -58,7 +58,6 @@ class Draws(Document):
 
     @property
     def text(self) -> str:
-        """The number, or that it is at least that."""
         if not np.isfinite(self.value):
             return ""
         digits = 2 if self.value < 1 else 1 if self.value < 10 else 0
@@ -90,7 +89,6 @@ class FidelityEntry(Entry[Submission]):
 
     @property
     def rerun(self) -> bool:
-        """Whether `fidelity rerun` made all its submissions."""
         return all(one.about.rerun for one in self.seeds)
 
     @property
@@ -173,20 +171,15 @@ class TaskBoard(Board[FidelityEntry]):
     def doubts(self, entry: FidelityEntry) -> list[str]:
         """Return what readers should ask of an entry: more exact draws than gradients, seeds of its own choice, nearer than a chain."""
         found, draws, seeds = [], self.draws(entry.title), [one.about.seed for one in entry.seeds]
-        if (
-            entry.kind == "submission"
-            and draws is not None
-            and entry.budget is not None
-            and draws.value > entry.budget.used
-        ):
-            gradients = f"{entry.budget.used:,.0f}{' declared' * entry.declared} gradients"
+        own, budget = entry.kind == "submission", entry.budget
+        if own and draws is not None and budget is not None and draws.value > budget.used:
+            gradients = f"{budget.used:,.0f}{' declared' * entry.declared} gradients"
             found.append(f"as near as {draws.text} exact draws with {gradients}")
         for name, chain in self.published_chain.items():
             value, sign = self.value(entry.title, ALL, name).value, 1 if MEASURES[name].higher else -1
-            if entry.kind == "submission" and sign * value > sign * chain:
-                found.append(
-                    f"nearer than the published chain of the reference, whose {MEASURES[name].label} is {chain:.3g}"
-                )
+            if own and sign * value > sign * chain:
+                label = MEASURES[name].label
+                found.append(f"nearer than the published chain of the reference, whose {label} is {chain:.3g}")
         numbers = sorted({seed for seed in seeds if seed is not None})
         if numbers != list(range(len(numbers))):
             found.append(f"seeds {', '.join(map(str, numbers))}, not 0 to {len(numbers) - 1}")
@@ -202,25 +195,18 @@ class TaskBoard(Board[FidelityEntry]):
         return {name: found[name] for name in self.ranked_measures if name in found}
 
     @property
-    def chain_gradients(self) -> float | None:
-        """Gradient evaluations per training example of one chain of the reference, burn-in included."""
-        return self.evaluator.reference.about.chain_gradients
-
-    @property
     def ordered(self) -> list[FidelityEntry]:
         """The entries by rank, unranked ones by the first ranked measure, trivial ones last."""
         name = self.ranked_measures[0]
-        sign = -1 if MEASURES[name].higher else 1
 
         def key(entry: FidelityEntry) -> tuple[bool, float]:
             value = self.value(entry.title, ALL, name).value
-            place = sign * value if np.isfinite(value) else 0.0
+            place = (-value if MEASURES[name].higher else value) if np.isfinite(value) else 0.0
             return entry.kind == "trivial", entry.rank.rank if entry.rank is not None else place
 
         return sorted(self.entries.values(), key=key)
 
     def to_dict(self) -> JsonObject:
-        """Return task, reference, ceiling, noise floor and entries for JSON."""
         evaluator, reference = self.evaluator, self.evaluator.reference
         resolution = None
         if (found := self.resolution) is not None:
@@ -245,7 +231,7 @@ class TaskBoard(Board[FidelityEntry]):
             "resolution": json_content(resolution),
             "versions": {name: MEASURES[name].version for name in self.sets[ALL].scores} | {"equivalent_draws": 2},
             "ceiling": {group: _scores_json(scores) for group, scores in self.ceiling.items()},
-            "chain_gradients": self.chain_gradients,
+            "chain_gradients": reference.about.chain_gradients,
             "floor": evaluator.floor,
             "entries": [self._entry_json(entry) for entry in self.entries.values()],
         }
@@ -269,8 +255,8 @@ class TaskBoard(Board[FidelityEntry]):
             "rerun": entry.rerun,
             "declared": entry.declared,
         }
-        ranks = {"rank": entry.rank, "rank_by_std": entry.rank_by_std}
-        return record | {name: rank_json(rank) for name, rank in ranks.items() if rank is not None}
+        ranks = (("rank", entry.rank), ("rank_by_std", entry.rank_by_std))
+        return record | {name: rank_json(rank) for name, rank in ranks if rank is not None}
 
 
 def _scores_json(scores: Scores) -> JsonObject:
@@ -305,7 +291,6 @@ class Refused:
 
     @classmethod
     def of(cls, file: Path, error: InputError, before: str = "") -> Refused:
-        """Return a file with the problem that was found in it, and the hint."""
         return cls(file, before + str(error).removeprefix(str(file)).lstrip(":, "))
 
     def to_dict(self) -> dict[str, str]:
@@ -322,3 +307,11 @@ class FidelityBoards(Document):
     ranking: list[RankedEntry]
     refused: list[Refused] = field(default_factory=list)
     densities: list[DensityBoard] = field(default_factory=list)
+
+    @property
+    def divisions(self) -> dict[RankedDivision | None, list[RankedEntry]]:
+        """The rankings by division."""
+        found: dict[RankedDivision | None, list[RankedEntry]] = {}
+        for entry in self.ranking:
+            found.setdefault(entry.division, []).append(entry)
+        return found

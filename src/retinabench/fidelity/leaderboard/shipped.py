@@ -29,7 +29,7 @@ from retinabench.core.errors import InputError
 from retinabench.core.files import write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.fidelity import distances
-from retinabench.fidelity.data_package import packaged
+from retinabench.fidelity.reference.reference_file import packaged
 from retinabench.fidelity.submissions.submission import DRAWS, About, Submission
 from retinabench.fidelity.targets.target import Target
 
@@ -50,12 +50,8 @@ def pack(target: Target, data: str, submissions: Sequence[Submission], folder: P
     for one, values in zip(ordered, stored, strict=True):
         if (loss := float(distance(one.values, read(values)).mean())) > most:
             raise InputError(f"differs by {loss:.2g} in its compact form", file=one.source)
-    meta = {
-        "schema": SCHEMA,
-        "target": target.fingerprint(data),
-        "data": data,
-        "submissions": [one.about.to_dict() for one in ordered],
-    }
+    meta: JsonObject = {"schema": SCHEMA, "target": target.fingerprint(data), "data": data}
+    meta["submissions"] = [one.about.to_dict() for one in ordered]
     sink = io.BytesIO()
     np.savez_compressed(sink, meta=np.array(json.dumps(meta)), **{name: np.stack(stored)}, **further)  # type: ignore[arg-type]
     path = folder / f"{target.name}.npz"
@@ -89,7 +85,6 @@ def beside(own: Sequence[Submission], shipped: Sequence[Submission]) -> list[Sub
 
 
 def is_shipped(submission: Submission) -> bool:
-    """Tell whether a submission came with the package."""
     return submission.source is not None and submission.source.parent == FOLDER
 
 
@@ -101,8 +96,7 @@ def _identity(one: Submission) -> tuple[str, str, int | None, float | None]:
 
 def settings_of(one: Submission) -> str:
     """Return the settings of a submission's run without its seed, as text."""
-    run = {key: value for key, value in (one.about.run or {}).items() if key != "seed"}
-    return json.dumps(run, sort_keys=True)
+    return json.dumps({key: value for key, value in (one.about.run or {}).items() if key != "seed"}, sort_keys=True)
 
 
 def _roots(probs: Floats) -> NDArray[np.uint16]:

@@ -19,6 +19,7 @@ from retinabench.fidelity.leaderboard.results import (
     FidelityEntry,
     RankedDivision,
     RankedEntry,
+    Refused,
     Scores,
     TaskBoard,
 )
@@ -56,21 +57,17 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
     with_draws = group == ALL and task.evaluator.draws is not None
     ranked = group == ALL and sum(entry.rank is not None for entry in task.entries.values()) > 1
     second = ranked and any(entry.rank_by_std is not None for entry in task.entries.values())
-    columns = (
-        [Column("place")] * ranked
-        + [Column("place by std")] * second
-        + [_column(name) for name in names[: len(task.ranked_measures)]]
-    )
-    columns += [Column("exact draws")] * with_draws + [_column(name) for name in names[len(task.ranked_measures) :]]
+    first = len(task.ranked_measures)
+    columns = [Column("place")] * ranked + [Column("place by std")] * second + [_column(name) for name in names[:first]]
+    columns += [Column("exact draws")] * with_draws + [_column(name) for name in names[first:]]
     columns += [Column("budget"), *[Column("targets")] * (not terminal)]
 
     def row(label: str, scores: Scores, entry: FidelityEntry | None = None) -> Row:
         cells = [UNDEFINED if entry is None else _rank_cell(entry.rank)] * ranked
         cells += [UNDEFINED if entry is None else _rank_cell(entry.rank_by_std)] * second
         for number, name in enumerate(names):
-            cells += [_draws_cell(task, entry)] * (with_draws and number == len(task.ranked_measures))
-            score = scores.get(name)
-            cells.append(UNDEFINED if score is None else _score_cell(name, score))
+            cells += [_draws_cell(task, entry)] * (with_draws and number == first)
+            cells.append(_score_cell(name, scores[name]) if name in scores else UNDEFINED)
         cells.append(_chain_cell(task, label) if entry is None else _budget_cell(entry))
         if not terminal:
             cells.append(UNDEFINED if entry is None else _target_cell(entry, task))
@@ -78,10 +75,9 @@ def task_table(task: TaskBoard, group: str = ALL, *, terminal: bool = False) -> 
 
     rows = [row(entry.title, task.scores(entry.title, group), entry) for entry in task.ordered]
     floor = {name: RankedModel(value) for name, value in task.evaluator.floor[group].items()}
-    controls = [(CEILING, task.ceiling[group]), (FLOOR, floor)]
-    first = len(task.competitors)
-    controls += printed_rows(task, group).items()
-    rows[first:first] = [row(label, scores) for label, scores in controls if set(scores) & set(names)]
+    controls = [(CEILING, task.ceiling[group]), (FLOOR, floor), *printed_rows(task, group).items()]
+    shown = [row(label, scores) for label, scores in controls if set(scores) & set(names)]
+    rows[len(task.competitors) : len(task.competitors)] = shown
     caption = _caption(task, f"{group_label(group)} ({task.points[group]:,})")
     return Table.of(caption, columns, rows, row_header="entry", note=_note(task))
 
@@ -91,14 +87,10 @@ def strength_table(task: TaskBoard, name: str) -> Table | None:
     strengths = [group for group in task.points if group[-1:].isdigit()]
     if not strengths:
         return None
-    rows = [
-        Row(
-            _label(entry.title, task.here),
-            [_score_cell(name, task.value(entry.title, group, name)) for group in strengths],
-            entry.kind == "trivial",
-        )
-        for entry in task.ordered
-    ]
+    rows = []
+    for entry in task.ordered:
+        cells = [_score_cell(name, task.value(entry.title, group, name)) for group in strengths]
+        rows.append(Row(_label(entry.title, task.here), cells, entry.kind == "trivial"))
     ceiling = [_score_cell(name, task.ceiling[group][name]) for group in strengths]
     rows.insert(len(task.competitors), Row(CEILING, ceiling, True))
     caption = _caption(task, f"{MEASURES[name].label} by strength")
@@ -110,50 +102,33 @@ def _caption(task: TaskBoard, what: str) -> str:
 
 
 def group_label(group: str) -> str:
-    """Return what tables and figures call a group of test points."""
     return "all test points" if group == ALL else group.replace("_", "-")
 
 
 def ranking_tables(board: FidelityBoards) -> list[Table]:
-    divisions = list(dict.fromkeys(entry.division for entry in board.ranking))
     here = {title for task in board.tasks for title in task.here}
-    return [
-        _ranking_table([entry for entry in board.ranking if entry.division == division], division, here)
-        for division in divisions
-    ]
+    return [_ranking_table(ranking, division, here) for division, ranking in board.divisions.items()]
 
 
 def refused_table(board: FidelityBoards) -> Table | None:
     """Return the files that are not on the board with the reasons, or None where there are none."""
     if not board.refused:
         return None
-    rows = [Row(record["file"], [Cell(record["why"])]) for record in (one.to_dict() for one in board.refused)]
+    rows = [Row(one["file"], [Cell(one["why"])]) for one in map(Refused.to_dict, board.refused)]
     return Table.of("Files that are not on the board", [Column("why")], rows)
 
 
 def _ranking_table(ranking: list[RankedEntry], division: RankedDivision | None, here: set[str]) -> Table:
-    names, tasks = list(ranking[0].by_measure), ranking[0].tasks
-    columns = [
-        Column("place"),
-        Column("place by std"),
-        Column("mean rank"),
-        *(Column(f"rank by {MEASURES[name].label}") for name in names),
-    ]
-    rows = [
-        Row(
-            _label(entry.title, here),
-            [
-                _rank_cell(entry.rank),
-                _rank_cell(entry.rank_by_std),
-                Cell.number(entry.rank.rank, entry.rank.rank_low, entry.rank.rank_high, form=TWO_DIGITS),
-                *(Cell.number(entry.by_measure[name], form=TWO_DIGITS) for name in names),
-            ],
-        )
-        for entry in ranking
-    ]
+    names, tasks, rows = list(ranking[0].by_measure), ranking[0].tasks, []
+    heads = ["place", "place by std", "mean rank", *(f"rank by {MEASURES[name].label}" for name in names)]
+    for entry in ranking:
+        mean = Cell.number(entry.rank.rank, entry.rank.rank_low, entry.rank.rank_high, form=TWO_DIGITS)
+        cells = [_rank_cell(entry.rank), _rank_cell(entry.rank_by_std), mean]
+        cells += [Cell.number(entry.by_measure[name], form=TWO_DIGITS) for name in names]
+        rows.append(Row(_label(entry.title, here), cells))
     caption = f"Mean rank over {tasks} tasks" if tasks > 1 else "Rank on one task"
     title = f"{caption}; {division.label}" if division is not None else caption
-    return Table.of(title, columns, rows, row_header="entry")
+    return Table.of(title, [Column(head) for head in heads], rows, row_header="entry")
 
 
 def groups_shown(task: TaskBoard) -> list[str]:
@@ -177,8 +152,7 @@ def _score_cell(name: str, score: RankedModel) -> Cell:
     form = NumberFormat(1 if defined and abs(score.value) >= 10 else 3)
     if np.isfinite(score.error):
         return Cell.number(score.value, error=score.error, form=form)
-    why = "" if defined else MEASURES[name].undefined
-    return Cell(Quantity(score.value, score.low, score.high), form, why=why)
+    return Cell(Quantity(score.value, score.low, score.high), form, why="" if defined else MEASURES[name].undefined)
 
 
 def _draws_cell(task: TaskBoard, entry: FidelityEntry | None) -> Cell:
@@ -191,8 +165,8 @@ def _rank_cell(rank: RankedModel | None) -> Cell:
 
 
 def _chain_cell(task: TaskBoard, label: str) -> Cell:
-    known = label == CEILING and task.chain_gradients is not None
-    return Cell(f"{task.chain_gradients:,.0f}") if known else UNDEFINED
+    gradients = task.evaluator.reference.about.chain_gradients
+    return Cell(f"{gradients:,.0f}") if label == CEILING and gradients is not None else UNDEFINED
 
 
 def _budget_cell(entry: FidelityEntry) -> Cell:
@@ -209,8 +183,7 @@ def _target_cell(entry: FidelityEntry, task: TaskBoard) -> Cell:
         return UNDEFINED
     first = entry.seeds[0]
     stated = "not stated" if first.about.implied is None else first.about.implied.text()
-    departures = first.departures(task.target)
-    return Cell(stated, below="; ".join([*entry.notes, *departures, *task.doubts(entry)]))
+    return Cell(stated, below="; ".join([*entry.notes, *first.departures(task.target), *task.doubts(entry)]))
 
 
 def power_text(task: TaskBoard) -> str:
@@ -297,15 +270,13 @@ def usefulness_table(tasks: Sequence[TaskBoard]) -> Table | None:
 def _usefulness_rows(task: TaskBoard, known: FidelityEntry | None) -> list[Row]:
     evaluator, first, found = task.evaluator, _losses(task, [task.evaluator.predictive]), []
     nothing = next(entry for entry in task.entries.values() if entry.title in ("uniform", "marginal of y"))
-    losses = [
-        first,
-        *(None if one is None else _losses(task, [s.values for s in one.seeds]) for one in (known, nothing)),
-    ]
+    others = [None if one is None else _losses(task, [s.values for s in one.seeds]) for one in (known, nothing)]
     for group, points in evaluator.resampling.groups.items():
         if group[-1:].isdigit():
             continue
-        cells = [UNDEFINED if one is None else _cell(Quantity(float(one[points].mean()))) for one in losses]
-        for one in losses[1:]:
+        means = (UNDEFINED if one is None else _cell(Quantity(float(one[points].mean()))) for one in (first, *others))
+        cells = list(means)
+        for one in others:
             if one is None:
                 cells.append(UNDEFINED)
                 continue
@@ -341,11 +312,8 @@ def corruption_table(task: TaskBoard) -> Table | None:
     rows = []
     for entry in task.ordered:
         of_seeds = [_of_cells(task, one.values, cells, names) for one in entry.seeds]
-        mean = np.mean(of_seeds, axis=0)  # (cells, measures)
-        shown = [
-            Cell.number(float(mean[:, k].mean()), error=float(mean[:, k].std(ddof=1)), form=_FORM)
-            for k in range(len(names))
-        ]
+        columns = np.mean(of_seeds, axis=0).T  # (measures, cells)
+        shown = [Cell.number(float(one.mean()), error=float(one.std(ddof=1)), form=_FORM) for one in columns]
         rows.append(Row(entry.title, shown, entry.kind == "trivial"))
     note = f"Mean ± standard deviation over {len(cells)} cells, each kind of {kinds[1]} at each strength."
     return Table.of(_caption(task, "all kinds and strengths"), [_column(name) for name in names], rows, note=note)

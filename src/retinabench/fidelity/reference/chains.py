@@ -74,9 +74,8 @@ def initial_weights(plan: ChainPlan, density: Density) -> Tensor:
 
     Half of a draw is not: its predictions are .25 (`fundus`) and .14 (`fundus-small`) times as far apart, those of a draw 1.4 and 1.2.
     """
-    generator = torch_generator("cpu", plan.seed, "start")
-    dtype = density.train[0].dtype
-    drawn = torch.randn(plan.chains, density.target.parameters, generator=generator, dtype=dtype)
+    shape, dtype = (plan.chains, density.target.parameters), density.train[0].dtype
+    drawn = torch.randn(shape, generator=torch_generator("cpu", plan.seed, "start"), dtype=dtype)
     return (math.sqrt(density.target.prior_variance) * drawn).to(density.test.device)
 
 
@@ -99,10 +98,10 @@ def sample(
     with workspace.lock():
         settings = {**manifest, **{key: value for key, value in vars(plan).items() if key != "keep"}}
         workspace.begin(settings, hint="Repeat the command that began them, or choose another --out.")
-        run = _Run.resume(density, plan, folder, start)
-        what = (label, plan.burn_in + plan.keep, "transitions")
+        run, total = _Run.resume(density, plan, folder, start), plan.burn_in + plan.keep
         try:
-            with progress.track(*what) as advance, _rows(folder) as rows:
+            rows = os.fdopen(open_in_place(folder / "kept.f32", os.O_RDWR), "r+b")
+            with progress.track(label, total, "transitions") as advance, rows:
                 _sample_rest(run, folder, rows, interval, advance)
         except OSError as error:
             raise explain(error, folder / "kept.f32") from error
@@ -110,7 +109,6 @@ def sample(
 
 
 def _sample_rest(run: _Run, folder: Path, rows: Any, interval: float, advance: Callable[[int], None]) -> None:
-    """Make the transitions of the plan that are missing."""
     clock, end = time.monotonic(), run.plan.burn_in + run.plan.keep
     advance(min(run.done, end))
     while run.done < end:
@@ -142,10 +140,8 @@ class _Run:
     def resume(cls, density: Density, plan: ChainPlan, folder: Path, start: Tensor | None) -> _Run:
         file = folder / "checkpoint.npz"
         if not file.exists():
-            weights = initial_weights(plan, density) if start is None else start
-            state = hmc.start(density, weights)
-            size = hmc.StepSize(plan.first, plan.acceptance)
-            run = cls(density, plan, state, size, [], 0.0)
+            state = hmc.start(density, initial_weights(plan, density) if start is None else start)
+            run = cls(density, plan, state, hmc.StepSize(plan.first, plan.acceptance), [], 0.0)
             run.check(state)
             return run
         with np.load(check(file), allow_pickle=False) as saved:
@@ -160,24 +156,19 @@ class _Run:
         return len(self.history)
 
     def move(self) -> None:
-        """Make the next transition of all chains."""
-        burning = self.done < self.plan.burn_in
+        burning, variance = self.done < self.plan.burn_in, self.density.target.prior_variance
         step = self.size.step if burning else self.size.adapted
-        steps = hmc.steps_for(step, self.density.target.prior_variance)
+        steps = hmc.steps_for(step, variance)
+        steps = min(steps, LONGEST) if burning else steps
+        generator = torch_generator("cpu", self.plan.seed, "transition", self.done)
         state, info = hmc.transition(
-            self.density,
-            self.state,
-            prior_variance=self.density.target.prior_variance,
-            step=step,
-            steps=min(steps, LONGEST) if burning else steps,
-            generator=torch_generator("cpu", self.plan.seed, "transition", self.done),
+            self.density, self.state, prior_variance=variance, step=step, steps=steps, generator=generator
         )
         self.check(state)
         self.state = state
         if burning:
             self.size.update(float(info.acceptance.mean()))
-        found = (info.acceptance, info.accepted, info.energy_error)
-        self.history.append(np.stack([x.double().cpu().numpy() for x in found]))
+        self.history.append(np.stack([x.double().cpu().numpy() for x in vars(info).values()]))
         if self.done >= STUCK and not any(accepted.any() for _, accepted, _ in self.history[-STUCK:]):
             raise WorkError(
                 f"no chain has moved in the last {STUCK} transitions, with step sizes down to {step:.2g}. "
@@ -185,7 +176,6 @@ class _Run:
             )
 
     def check(self, state: hmc.State) -> None:
-        """Raise `WorkError` where the state of a chain is not finite."""
         finite = torch.isfinite(state.value) & torch.isfinite(state.gradient).all(dim=1)
         if not finite.all():
             broken = int((~finite).nonzero()[0])
@@ -196,7 +186,6 @@ class _Run:
             )
 
     def write_row(self, rows: Any) -> None:
-        """Write the predictions and the monitored weights of the current state."""
         predicted = self.density.predict(self.state.weights).flatten(1)
         monitored = self.state.weights[:, _monitored(self.plan.seed, self.density.target.parameters)].float()
         row = torch.cat([predicted.reshape(-1), monitored.reshape(-1)]).cpu().numpy()
@@ -217,7 +206,6 @@ class _Run:
             np.savez(sink, w=w, l=value, g=gradient, numbers=numbers, history=history, **sums)
 
     def result(self, folder: Path) -> Chains:
-        """Return the transitions of the plan."""
         chains, keep = self.plan.chains, self.plan.keep
         size = len(self.density.test) * self.density.target.outputs
         monitored = len(_monitored(self.plan.seed, self.density.target.parameters))
@@ -248,7 +236,3 @@ class _Run:
 def _monitored(seed: int, parameters: int) -> NDArray[np.intp]:
     generator = numpy_generator(seed, "watched weights")
     return np.sort(generator.choice(parameters, min(MONITORED, parameters), replace=False))
-
-
-def _rows(folder: Path) -> Any:
-    return os.fdopen(open_in_place(folder / "kept.f32", os.O_RDWR), "r+b")

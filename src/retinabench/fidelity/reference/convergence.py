@@ -95,8 +95,7 @@ def _halves(x: Values) -> Values:
 def _normal_scores(x: Values) -> Values:
     """Replace draws by the normal quantiles of their ranks over all chains, Φ⁻¹((r - 3/8) / (n + 1/4))."""
     flat = x.reshape(-1, x.shape[2])
-    ranks = rankdata(flat, axis=0)
-    return np.asarray(ndtri((ranks - 0.375) / (len(flat) + 0.25))).reshape(x.shape)
+    return np.asarray(ndtri((rankdata(flat, axis=0) - 0.375) / (len(flat) + 0.25))).reshape(x.shape)
 
 
 def _rhat(x: Values) -> Values:
@@ -222,10 +221,10 @@ def energy(history: Values) -> EnergyErrors:
     weights = np.exp(-np.clip(errors, -700, None))
     difference = np.minimum(weights, 1) - 2 * (errors < 0)
     error = float(difference.std(ddof=1) / np.sqrt(len(difference)))
-    near = errors[np.abs(errors) < 20]
+    near, median = errors[np.abs(errors) < 20], float(np.median(errors))
     return EnergyErrors(
         mean=float(near.mean()) if len(near) else 0.0,
-        median=float(np.median(errors)) if np.isfinite(np.median(errors)) else 1e9,
+        median=median if np.isfinite(median) else 1e9,
         sd=float(near.std()) if len(near) else 0.0,
         diverged=float(1 - len(near) / len(errors)),
         mean_exp=float(weights.mean()),

@@ -79,7 +79,7 @@ def _evidence(kept: Chains, half: Chains, density: Density, plan: ChainPlan) -> 
         "half_states": half.predictions[::stride].astype(np.float16),
         "history": _finite(kept.kept_history),
         "half_history": _finite(half.kept_history),
-        "start": _started(density, plan).astype(np.float32),
+        "start": density.predict(initial_weights(plan, density)).cpu().numpy().astype(np.float32),
     }
 
 
@@ -88,26 +88,15 @@ def _finite(history: Values) -> NDArray[np.float32]:
     return np.clip(np.nan_to_num(history, nan=1e9), -1e9, 1e9).astype(np.float32)
 
 
-def _started(density: Density, plan: ChainPlan) -> NDArray[np.floating]:
-    """Return the predictions before the first transition, (K, N, O)."""
-    return density.predict(initial_weights(plan, density)).cpu().numpy()
-
-
 def _sample_twice(
     density: Density, plan: ChainPlan, folder: Path, data: TargetData, device: str, progress: Progress
 ) -> tuple[Chains, Chains]:
     """Return the chains, and a stretch at half their step from where they ended."""
-    target = density.target
-    manifest = {
-        "target": target.fingerprint(data.sha256),
-        "data": data.sha256,
-        "dtype": "float32",
-        "device": torch.device(device).type,
-        "start": "prior",
-    }
+    target, kind = density.target, torch.device(device).type
+    manifest = {"target": target.fingerprint(data.sha256), "data": data.sha256, "dtype": "float32", "device": kind}
+    manifest["start"] = "prior"
     kept = sample(density, plan, folder, manifest, progress=progress, label=target.name)
-    length = max(20, plan.keep // 4)
-    stretch = ChainPlan(plan.chains, 0, length, derive(plan.seed, "half step"), kept.step / 2)
+    stretch = ChainPlan(plan.chains, 0, max(20, plan.keep // 4), derive(plan.seed, "half step"), kept.step / 2)
     half = sample(
         density, stretch, folder / "half-step", manifest,
         start=kept.state.weights, progress=progress, label="half the step",
@@ -120,9 +109,7 @@ def _assessment(
 ) -> ReferenceAbout:
     errors = convergence.energy(kept.kept_history)
     halved = convergence.half_step(kept.predictions, kept.kept_history, half.predictions, half.kept_history, found.mcse)
-    steps = hmc.steps_for(kept.step, target.prior_variance)
-    weights = kept.weights.transpose(1, 0, 2)
-    limits = ("1.01", "1.05", "1.1")
+    steps, weights = hmc.steps_for(kept.step, target.prior_variance), kept.weights.transpose(1, 0, 2)
     return ReferenceAbout(
         task=target.name,
         target=target.fingerprint(data.sha256),
@@ -140,7 +127,7 @@ def _assessment(
         half_step=halved,
         thresholds=vars_of(convergence.THRESHOLDS),
         **{name: convergence.summary(values) for name, values in vars(found).items()},
-        rhat_below={limit: convergence.share_below(found.rhat, float(limit)) for limit in limits},
+        rhat_below={limit: convergence.share_below(found.rhat, float(limit)) for limit in ("1.01", "1.05", "1.1")},
         weight_rhat=convergence.summary(rank_rhat(weights)),
         weight_split_rhat=convergence.summary(split_rhat(weights)),
         gradients=len(kept.history) * steps * plan.chains,
@@ -196,9 +183,8 @@ def ceiling(arrays: Mapping[str, NDArray[Any]], group: NDArray[np.str_]) -> dict
     """Return how close each chain comes to all others together, which limits what can be told from a perfect method."""
     kinds = np.char.partition(group, "-")[:, 0]
     found: dict[str, dict[str, list[float]]] = {kind: {} for kind in kinds.tolist()}
-    likelihood = "categorical" if "chain_probs" in arrays else "gaussian"
-    chains = arrays["chain_probs" if likelihood == "categorical" else "chain_draws"]
-    if len(chains) < 2:
+    wanted, likelihood = ("chain_probs", "categorical") if "chain_probs" in arrays else ("chain_draws", "gaussian")
+    if len(chains := arrays[wanted]) < 2:
         return found
     pairs = [(chain, distances.of_others(chains, k, likelihood)) for k, chain in enumerate(chains)]
     for name, distance in distances.RANKED[likelihood].items():

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.random_streams import numpy_generator
 from retinabench.fidelity import distances
+from retinabench.fidelity.networks import Bent
 from retinabench.fidelity.reference.reference_file import Reference, ReferenceAbout
 from retinabench.fidelity.targets.data import TargetData, labels, standardised
 from retinabench.fidelity.targets.target import Target
@@ -44,8 +46,7 @@ def _linear(weights: Values, inputs: Values) -> Values:
 
 
 def _bent(weights: Values, inputs: Values) -> Values:
-    u, v = weights.T[..., None]
-    return np.asarray((u + v * v) * inputs[:, 0] + v * inputs[:, 1])
+    return np.asarray(Bent().outputs(weights, inputs, np)[..., 1])
 
 
 # Of a linear layer with two outputs only the difference of their weights matters, whose variance is twice that of each.
@@ -60,31 +61,23 @@ def known(target: Target) -> bool:
 def quadrature_reference(target: Target, data: TargetData, seed: int = 0, command: str = "") -> Reference:
     """Return the reference of a target whose posterior is `known`."""
     problem = PROBLEMS[target.network]
-    fine, coarse = (_predict(problem, target, data, steps, seed) for steps in problem.steps)
-    chains = np.stack([fine.probs, coarse.probs])
-    shape = fine.probs.shape
-    error = np.abs(fine.probs - coarse.probs)
+    (fine, *further), (coarse, *_) = (_predict(problem, target, data, steps, seed) for steps in problem.steps)
+    epistemic, disagreement, samples = further
+    shape, error = fine.shape, np.abs(fine - coarse)
     about = ReferenceAbout(
         task=target.name, target=target.fingerprint(data.sha256), data=data.sha256, kind="quadrature",
         chains=2, command=command, grids=problem.steps, error=float(error.max()),
     )  # fmt: skip
     reference = Reference(
         about, np.ones(shape, np.float32), np.full(shape, SAMPLES, np.float32), np.full(shape, SAMPLES, np.float32),
-        error.astype(np.float32), fine.epistemic.astype(np.float32), chain_probs=chains, samples=fine.samples,
-        pairwise_disagreement=np.array(fine.disagreement),
+        error.astype(np.float32), epistemic.astype(np.float32), chain_probs=np.stack([fine, coarse]), samples=samples,
+        pairwise_disagreement=disagreement,
     )  # fmt: skip
     return reference.with_verdict()
 
 
-@dataclass(frozen=True, eq=False)
-class _Predicted:
-    probs: Values
-    epistemic: Values
-    disagreement: float
-    samples: NDArray[np.float16]
-
-
-def _predict(problem: Problem, target: Target, data: TargetData, steps: int, seed: int) -> _Predicted:
+def _predict(problem: Problem, target: Target, data: TargetData, steps: int, seed: int) -> tuple[NDArray[Any], ...]:
+    """Return probabilities, mutual information, pairwise disagreement and samples."""
     std = np.sqrt(problem.prior * target.prior_variance)
     axis = np.linspace(-problem.width, problem.width, steps) * std
     weights = np.stack([a.ravel() for a in np.meshgrid(*[axis] * problem.dimensions, indexing="ij")], axis=1)
@@ -105,10 +98,9 @@ def _predict(problem: Problem, target: Target, data: TargetData, steps: int, see
     generator = numpy_generator(seed, "quadrature", target.name)
     drawn = generator.choice(len(weights), SAMPLES, p=density)
     one = _sigmoid(problem.logits(weights[drawn], test))
-    return _Predicted(
-        np.stack([1 - mean, mean], axis=1), np.maximum(_entropy(mean) - entropy, 0), float((2 * squares * (1 - squares)).mean()),
-        np.stack([1 - one, one], axis=-1).astype(np.float16),
-    )  # fmt: skip
+    disagreement, samples = np.array((2 * squares * (1 - squares)).mean()), np.stack([1 - one, one], axis=-1)
+    information = np.maximum(_entropy(mean) - entropy, 0)
+    return np.stack([1 - mean, mean], axis=1), information, disagreement, samples.astype(np.float16)
 
 
 def _sigmoid(x: Values) -> Values:

@@ -15,7 +15,7 @@ again. Of earlier files R-hat is computed again from the means of chains and sam
 counts; acceptance, energy errors and the comparison with half the step are taken from their metadata: such a reference is provisional
 at best.
 
-The chains come with `retinabench-references` (`data_package.py`). Of a classification the package itself has an extract: the
+The chains come with `retinabench-references` (`packaged`). Of a classification the package itself has an extract: the
 means of the chains and their errors, with the verdict on the whole file.
 """
 
@@ -26,6 +26,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -37,7 +38,6 @@ from retinabench.core.errors import InputError, json_object
 from retinabench.core.files import atomic_write, check
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
-from retinabench.fidelity.data_package import INSTALL, packaged
 from retinabench.fidelity.reference import convergence
 from retinabench.fidelity.reference.convergence import (
     THRESHOLDS,
@@ -50,6 +50,7 @@ from retinabench.fidelity.reference.convergence import (
 from retinabench.fidelity.targets.target import Target
 from retinabench.predictions.io import DAMAGED_ARRAYS, read_member
 
+INSTALL = "pip install 'retinabench[references]'"
 Floats = NDArray[np.floating]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -109,8 +110,7 @@ class ReferenceAbout(Frozen):
 
     def changed(self, **entries: Any) -> ReferenceAbout:
         """Return a copy with other entries."""
-        stated = {name: value for name, value in self if name in self.model_fields_set}
-        return ReferenceAbout(**{**stated, **entries})
+        return ReferenceAbout(**{**{name: value for name, value in self if name in self.model_fields_set}, **entries})
 
     def to_dict(self) -> JsonObject:
         """Return what is said, as JSON; what it does not say is left out."""
@@ -149,7 +149,6 @@ class Reference:
 
     @cached_property
     def judgement(self) -> Judgement:
-        """The verdict, computed from the arrays."""
         return judge(self)
 
     @property
@@ -213,8 +212,7 @@ def verdict(
     likelihood: str, chains: int, found: Diagnosis, acceptance: Values, errors: EnergyErrors, half: HalfStep
 ) -> list[str]:
     """Return the reasons why a reference is not good enough, in sentences; an empty list where it is."""
-    limit = THRESHOLDS
-    why = []
+    limit, why = THRESHOLDS, []
     if chains < limit.chains:
         why.append(f"{chains} chains; at least {limit.chains} are needed to tell whether they agree")
     share = share_below(found.rhat, limit.rank_rhat)
@@ -293,9 +291,8 @@ def _of_grids(reference: Reference) -> Judgement:
     if reference.chain_probs is None or len(reference.chain_probs) != 2:
         return Judgement(("it holds no integrals on two grids",))
     error = float(np.abs(np.diff(reference.chain_probs, axis=0)).max())
-    if error > _GRIDS:
-        return Judgement((f"the integrals on two grids differ by {error:.2g}, more than {_GRIDS:g}",))
-    return Judgement()
+    why = f"the integrals on two grids differ by {error:.2g}, more than {_GRIDS:g}"
+    return Judgement((why,) if error > _GRIDS else ())
 
 
 def _of_states(reference: Reference, likelihood: str) -> list[str]:
@@ -304,9 +301,8 @@ def _of_states(reference: Reference, likelihood: str) -> list[str]:
     errors = convergence.energy(history.astype(np.float64))
     halved = convergence.half_step(states, history, half, after, found.mcse)
     why = verdict(likelihood, states.shape[1], found, history[:, 0].mean(axis=0), errors, halved)
-    width = convergence.dispersion(start, states)
     detectable = convergence.detectable(found.mcse, len(states) / len(half))
-    return why + later_verdict(likelihood, errors, detectable, width)
+    return why + later_verdict(likelihood, errors, detectable, convergence.dispersion(start, states))
 
 
 def _of_summaries(reference: Reference, likelihood: str) -> Judgement:
@@ -343,6 +339,13 @@ def _variances(reference: Reference) -> tuple[NDArray[np.float64], NDArray[np.fl
     return means.var(axis=0, ddof=1)[:, None], draws.var(axis=2, ddof=1, dtype=np.float64).mean(axis=0)[:, None]
 
 
+def packaged(folder: str) -> Path | None:
+    """Return a folder of the distribution `retinabench-references`, None where it is not installed."""
+    spec = find_spec("retinabench_references")
+    locations = spec.submodule_search_locations if spec else None
+    return Path(locations[0]) / folder if locations else None
+
+
 SCHEMA = "retinabench.fidelity-reference/1"
 QUALITIES = ("rhat", "ess_bulk", "ess_tail", "mcse")
 EVIDENCE = ("states", "half_states", "history", "half_history", "start")
@@ -376,8 +379,8 @@ class Extract(Reference):
 
 
 def write_reference(path: Path, reference: Reference) -> None:
-    known = {one.name: getattr(reference, one.name) for one in fields(Reference) if one.name != "about"}
-    arrays = {name: value for name, value in known.items() if value is not None}
+    known = ((one.name, getattr(reference, one.name)) for one in fields(Reference) if one.name != "about")
+    arrays = {name: value for name, value in known if value is not None}
     meta = json.dumps({"schema": SCHEMA, **reference.about.to_dict()}, allow_nan=False)
     with atomic_write(path) as sink:
         np.savez_compressed(sink, meta=np.array(meta), **arrays)
@@ -386,11 +389,8 @@ def write_reference(path: Path, reference: Reference) -> None:
 def write_extract(path: Path, reference: Reference) -> None:
     """Write the arrays of a classification without its chains and samples, and the verdict on them."""
     judgement = {"why": reference.judgement.why, "reservations": reference.judgement.reservations}
-    about = reference.about.changed(judgement=judgement)
-    means = replace(
-        reference, about=about, samples=None, states=None, half_states=None, history=None, half_history=None, start=None
-    )
-    write_reference(path, means)
+    left_out: dict[str, Any] = dict.fromkeys(("samples", *EVIDENCE))
+    write_reference(path, replace(reference, about=reference.about.changed(judgement=judgement), **left_out))
 
 
 def read_reference(target: Target, data_sha256: str, path: str | Path | None = None) -> Reference:
@@ -441,14 +441,12 @@ def _read(stream: BinaryIO, name: str | Path, *, extract: bool = False) -> Refer
         about = ReferenceAbout.model_validate(meta)
         if not extract:
             return Reference(about, **arrays)
-        verdict = Judgement(tuple(stated["why"]), tuple(stated["reservations"]))
-        return Extract(about, **arrays, stated=verdict)
+        return Extract(about, **arrays, stated=Judgement(tuple(stated["why"]), tuple(stated["reservations"])))
     except InputError:
         raise
     except (*DAMAGED_ARRAYS, OSError):
-        raise InputError(
-            "is not a reference file", file=name, hint="`retinabench fidelity reference` writes one."
-        ) from None
+        hint = "`retinabench fidelity reference` writes one."
+        raise InputError("is not a reference file", file=name, hint=hint) from None
 
 
 def _check(reference: Reference, target: Target, data_sha256: str, name: str | Path) -> None:
@@ -456,17 +454,11 @@ def _check(reference: Reference, target: Target, data_sha256: str, name: str | P
     if about.task != target.name:
         raise InputError(f"is a reference of the target '{about.task}', not of '{target.name}'", file=name)
     if about.data != data_sha256:
-        raise InputError(
-            f"was made from other data (SHA-256 {about.data[:12]}…, not {data_sha256[:12]}…), or from the same in "
-            "another order",
-            file=name,
-        )
+        other = f"other data (SHA-256 {about.data[:12]}…, not {data_sha256[:12]}…)"
+        raise InputError(f"was made from {other}, or from the same in another order", file=name)
     if about.target != target.fingerprint(data_sha256):
-        raise InputError(
-            f"was made for another definition of the target '{target.name}'",
-            file=name,
-            hint="Make it again by: retinabench fidelity reference",
-        )
+        hint = "Make it again by: retinabench fidelity reference"
+        raise InputError(f"was made for another definition of the target '{target.name}'", file=name, hint=hint)
 
 
 def _check_arrays(reference: Reference, target: Target, name: str | Path) -> None:
@@ -486,8 +478,7 @@ def _check_arrays(reference: Reference, target: Target, name: str | Path) -> Non
         raise InputError(f"holds {chains} chains, and its metadata say {reference.chains}", file=name)
     shapes = {"epistemic": (points,), **dict.fromkeys(QUALITIES, (points, target.outputs))}
     if target.likelihood == "categorical":
-        samples = 0 if reference.samples is None else len(reference.samples)
-        shapes["samples"] = (samples, points, target.outputs)
+        shapes["samples"] = (0 if reference.samples is None else len(reference.samples), points, target.outputs)
     shapes |= _evidence_shapes(reference, target, chains, points, name)
     for column, shape in shapes.items():
         array = getattr(reference, column)
@@ -499,14 +490,12 @@ def _check_arrays(reference: Reference, target: Target, name: str | Path) -> Non
 
 def _check_external(reference: Reference, target: Target, name: str | Path) -> None:
     """Refuse an imported reference whose points, classes or labels are not those of the target."""
-    values = chains_of(reference)
-    points = sum(target.points.values())
+    values, points, labels = chains_of(reference), sum(target.points.values()), reference.labels
     if not target.points:
         raise InputError(f"was imported, and '{target.name}' has data of its own", file=name)
     classes = (target.outputs,) if target.likelihood == "categorical" else values.shape[2:]
     if values.shape != (1, points, *classes) or reference.chains != 1:
         raise InputError(f"is not of {points:,} points and {target.outputs} outputs", file=name)
-    labels = reference.labels
     if labels is not None and (labels.shape != (points,) or labels.dtype.kind not in "if"):
         raise InputError(f"is not an array of {points:,} numbers", file=name, column="labels")
 
@@ -515,14 +504,13 @@ def _evidence_shapes(
     reference: Reference, target: Target, chains: int, points: int, name: str | Path
 ) -> dict[str, tuple[int, ...]]:
     """Return the shapes that states and histories must have; nothing of a file without states."""
-    present = [column for column in EVIDENCE if getattr(reference, column) is not None]
+    present = {column: array for column in EVIDENCE if (array := getattr(reference, column)) is not None}
     if not present:
         return {}
-    if len(present) < len(EVIDENCE):
-        missing = next(column for column in EVIDENCE if column not in present)
-        raise InputError(f"holds {present[0]} and not {missing}", file=name, column=missing)
+    if missing := [column for column in EVIDENCE if column not in present]:
+        raise InputError(f"holds {next(iter(present))} and not {missing[0]}", file=name, column=missing[0])
     tail = (chains, points, target.outputs)
-    lengths = {column: len(getattr(reference, column)) for column in EVIDENCE if getattr(reference, column).ndim}
+    lengths = {column: len(array) for column, array in present.items() if array.ndim}
     if any(lengths.get(column, 0) < 8 for column in ("states", "half_states", "history", "half_history")):
         raise InputError("holds fewer than 8 states of a chain", file=name, column="states")
     return {

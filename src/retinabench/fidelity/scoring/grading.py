@@ -140,9 +140,9 @@ class Evaluator:
     @cached_property
     def draws(self) -> DrawCurve | None:
         """How far independent draws of the posterior are from the reference, over all test points, by the last ranked measure."""
-        rows, name = self.resampling.groups[ALL], measures.RANKED[self.target.likelihood][-1]
         if self.reference.external:
             return None
+        rows, name = self.resampling.groups[ALL], measures.RANKED[self.target.likelihood][-1]
         return draw_curve(self.reference, rows, self.floor[ALL][name], self._errors(ALL)[name][1])
 
     def _chain(self, k: int) -> Estimates:
@@ -156,8 +156,7 @@ class Evaluator:
             own = self._chain_sums[k]
             rest = SampleSums.joined(self._chain_sums[:k] + self._chain_sums[k + 1 :])
             epistemic, disagreement, std = rest.epistemic, rest.disagreement, rest.std
-        known = Posterior(others, epistemic, disagreement, std, self.decided)
-        own_std = None if own is None else own.std
+        known, own_std = Posterior(others, epistemic, disagreement, std, self.decided), None if own is None else own.std
         return {
             group: self.resampling.estimate(self._close(chains[k], own, own_std, known, rows), group)
             for group, rows in self.resampling.groups.items()
@@ -192,10 +191,8 @@ class Evaluator:
         known: Posterior,
         rows: NDArray[np.intp],
     ) -> dict[str, Measure]:
-        own = None if sums is None else sums.rows(rows)
-        decision = self.target.decision
-        costs = decision.costs(self.target.outputs) if decision else None
-        own_std = None if std is None else std[rows]
+        own, own_std = None if sums is None else sums.rows(rows), None if std is None else std[rows]
+        costs = self.target.decision.costs(self.target.outputs) if self.target.decision else None
         return measures.close_classification(probs[rows], own, own_std, known.rows(rows), costs=costs)
 
     def _in_groups(self, measured: dict[str, Measure]) -> Estimates:

@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from retinabench.core.random_streams import numpy_generator
+from retinabench.core.results import vars_of
 from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference, chains_of, predictive
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
@@ -120,7 +121,6 @@ class Estimate:
 
 
 def average(estimates: list[Estimate]) -> Estimate:
-    """Return the mean of estimates of the same replicates."""
     return Estimate(float(np.mean([one.value for one in estimates])), np.mean([one.draws for one in estimates], axis=0))
 
 
@@ -155,8 +155,7 @@ class Resampling:
             for some in _blocks(replicates, n):
                 drawn = generator.integers(n, size=(some.stop - some.start, n))
                 drawn += np.arange(len(drawn))[:, None] * n
-                hits = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
-                counts[some, rows] = hits
+                counts[some, rows] = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
         return cls(counts, groups)
 
     def estimate(self, measures: dict[str, Measure], group: str) -> dict[str, Estimate]:
@@ -183,8 +182,7 @@ def _blocks(replicates: int, points: int) -> Iterator[slice]:
 
 def chain_weights(reference: Reference, task: str, replicates: int, seed: int) -> Values:
     """Return the weights of the chains in each replicate, (R, K)."""
-    generator = numpy_generator(seed, "fidelity chains", task)
-    return generator.standard_normal((replicates, reference.chains))
+    return numpy_generator(seed, "fidelity chains", task).standard_normal((replicates, reference.chains))
 
 
 def chain_changes(
@@ -239,15 +237,13 @@ def with_chains(estimate: Estimate, changes: Values, weights: Values) -> Estimat
 
 def seed_shifts(values: Mapping[str, Values], replicates: int, seed: int, entry: str) -> dict[str, Values]:
     """Return how the mean over S seeds varies in each replicate, (R,), jointly for all measures."""
-    count = len(next(iter(values.values()), np.empty(0)))
-    if count < 2:
+    if (count := len(next(iter(values.values()), np.empty(0)))) < 2:
         return {}
     generator = numpy_generator(seed, "fidelity seeds", entry)
     weights = generator.standard_normal((replicates, count))
     weights /= np.sqrt(generator.chisquare(count - 1, replicates) / (count - 1))[:, None]
-    scale = np.sqrt(count * (count - 1))
     with np.errstate(invalid="ignore"):  # an infinite NLL of one seed: how the mean varies is not defined
-        return {name: weights @ (each - each.mean()) / scale for name, each in values.items()}
+        return {k: weights @ (each - each.mean()) / np.sqrt(count * (count - 1)) for k, each in values.items()}
 
 
 def classification(probs: NDArray[np.floating], label: NDArray[np.int64]) -> dict[str, Measure]:
@@ -261,8 +257,7 @@ def referral_area(probs: NDArray[np.floating], label: NDArray[np.int64], needs_e
     """Return the mean accuracy of P(needs an expert) > 1/2 over all shares referred, the most uncertain first."""
     prob = np.clip(probs[:, needs_expert].sum(axis=1, dtype=np.float64), 0, 1)
     uncertainty = np.round(binary_entropy(prob), 12)  # p and 1 - p are equally uncertain
-    area = referral_curve(needs_expert[label].astype(int), prob, uncertainty, "accuracy").area
-    return Estimate(area, np.empty(0))
+    return Estimate(referral_curve(needs_expert[label].astype(int), prob, uncertainty, "accuracy").area, np.empty(0))
 
 
 def regression(draws: NDArray[np.floating], truth: NDArray[np.floating]) -> dict[str, Measure]:
@@ -436,8 +431,7 @@ def _curve(measure: Callable[[int], float], most: int = 200) -> tuple[float, ...
 def _of_probabilities(samples: Values, n: int, generator: np.random.Generator) -> float:
     """Return the distance of the mean of n samples (S, N, C) from that of all, which the thinned ones stand for."""
     drawn = generator.multinomial(n, np.full(len(samples), 1 / len(samples))) / n
-    mean = np.tensordot(drawn - 1 / len(samples), samples, 1)
-    return float(np.abs(mean).sum(axis=1).mean() / 2)
+    return float(np.abs(np.tensordot(drawn - 1 / len(samples), samples, 1)).sum(axis=1).mean() / 2)
 
 
 def _of_draws(mean: Values, std: Values, draws: Values, n: int, generator: np.random.Generator) -> float:
@@ -538,13 +532,8 @@ class SampleSums:
 
     @classmethod
     def joined(cls, parts: Sequence[SampleSums]) -> SampleSums:
-        return cls(
-            sum(part.samples for part in parts),
-            np.sum([part.probs for part in parts], axis=0),
-            np.sum([part.squares for part in parts], axis=0),
-            np.sum([part.entropy for part in parts], axis=0),
-            np.sum([part.votes for part in parts], axis=0),
-        )
+        samples, *sums = zip(*(vars_of(part).values() for part in parts), strict=True)
+        return cls(sum(samples), *(np.sum(of_parts, axis=0) for of_parts in sums))
 
     @property
     def std(self) -> Values:
@@ -559,10 +548,9 @@ class SampleSums:
     @property
     def disagreement(self) -> Values:
         """The disagreement of `distances.pairwise_disagreement`, (N,); 0 for a single sample."""
-        pairs = max(1, self.samples * (self.samples - 1))
-        return np.asarray(
-            1 - (self.votes * (self.votes - 1)).sum(axis=1) / pairs if self.samples > 1 else self.entropy * 0
-        )
+        if self.samples == 1:
+            return self.entropy * 0
+        return np.asarray(1 - (self.votes * (self.votes - 1)).sum(axis=1) / (self.samples * (self.samples - 1)))
 
     def rows(self, rows: NDArray[np.intp]) -> SampleSums:
         return SampleSums(self.samples, self.probs[rows], self.squares[rows], self.entropy[rows], self.votes[rows])
@@ -578,9 +566,7 @@ class Posterior(NamedTuple):
     decided: NDArray[np.bool_]
 
     def rows(self, rows: NDArray[np.intp]) -> Posterior:
-        return Posterior(
-            self.probs[rows], self.epistemic[rows], self.disagreement[rows], self.std[rows], self.decided[rows]
-        )
+        return Posterior._make(values[rows] for values in self)
 
 
 def close_classification(

@@ -44,9 +44,8 @@ class Contest:
             labels = [(number,) if known else ((k, m),) for m, number in enumerate(numbers)]
             sides.append(Side(own, of_mean, seed_effects(own, labels)))
         several = [own for own in values if len(own) > 1]
-        return cls(
-            higher, [side if side.effects else replace(side, spread=_variance_near(side, several)) for side in sides]
-        )
+        sides = [side if side.effects else replace(side, spread=_variance_near(side, several)) for side in sides]
+        return cls(higher, sides)
 
 
 NEIGHBOURS = 5  # entries with several seeds whose variance a lone seed takes
@@ -88,17 +87,13 @@ def resolve(contests: Sequence[Contest]) -> Resolution:
             if p < LEVEL:
                 better[(a, b) if (test.difference > 0) == contest.higher else (b, a)] = True
     better &= ~better.T  # measures that contradict each other resolve nothing
-    count = len(contests) * len(pairs)
-    return Resolution(
-        tuple(places(better)), int(better.sum()), len(pairs), tuple(_detectable(of, count) for of in tests)
-    )
+    detectable = tuple(_detectable(of, len(contests) * len(pairs)) for of in tests)
+    return Resolution(tuple(places(better)), int(better.sum()), len(pairs), detectable)
 
 
 def places_of_ranks(ranks: Floats) -> tuple[tuple[int, int], ...]:
     """Return best and worst places by mean ranks in replicates (R, E), pairs corrected by Holm."""
-    entries = ranks.shape[1]
-    pairs = list(combinations(range(entries), 2))
-    better = np.zeros((entries, entries), bool)
+    better, pairs = np.zeros((ranks.shape[1],) * 2, bool), list(combinations(range(ranks.shape[1]), 2))
     if len(ranks) > 1:
         differences = [ranks[:, a] - ranks[:, b] for a, b in pairs]
         p = [t_test(float(each.mean()), replicate_error(each), np.inf) for each in differences]
@@ -110,15 +105,10 @@ def places_of_ranks(ranks: Floats) -> tuple[tuple[int, int], ...]:
 
 def _detectable(tests: Sequence[PairTest], count: int) -> float:
     """Return the median over pairs of the difference that would be resolved with `POWER` by the first step of Holm's test."""
-    found = [
-        test.error * _noncentrality(float(stats.t.ppf(1 - LEVEL / 2 / count, test.degrees)), test.degrees)
-        for test in tests
-        if np.isfinite(test.error) and test.degrees >= 1
-    ]
+    found = []
+    for test in (test for test in tests if np.isfinite(test.error) and test.degrees >= 1):
+        critical, degrees, z = stats.t.ppf(1 - LEVEL / 2 / count, test.degrees), test.degrees, stats.norm.ppf(POWER)
+        # The difference, in its standard errors, whose t exceeds the critical value with `POWER`, the error being estimated.
+        wanted = critical * (1 - 1 / (4 * degrees)) + z * np.sqrt(1 + critical**2 / (2 * degrees))
+        found.append(test.error * float(wanted))
     return float(np.median(found)) if found else float("nan")
-
-
-def _noncentrality(critical: float, degrees: float) -> float:
-    """Return the difference, in its standard errors, whose t exceeds the critical value with `POWER`, the error being estimated."""
-    z = float(stats.norm.ppf(POWER))
-    return float(critical * (1 - 1 / (4 * degrees)) + z * np.sqrt(1 + critical**2 / (2 * degrees)))

@@ -20,17 +20,14 @@ def planned(run: Run) -> float:
     """Return the gradient evaluations per training example that a run will take, all its members together."""
     method = METHODS[run.method.name]
     if run.method.needs_validation_labels:
-        raise InputError(
-            f"'{run.method.name}' needs validation labels, which fidelity targets do not have",
-            hint="Name another method.",
-        )
+        hint = "Name another method."
+        raise InputError(f"'{run.method.name}' needs validation labels, which fidelity targets do not have", hint=hint)
     if is_composed(method):
         return sum(planned(member) for member in method.member_runs(run))
     return run.method.gradients_per_example(run.optimizer)
 
 
 def with_epochs(run: Run, epochs: int) -> Run:
-    """Return the run with another number of epochs."""
     return run.model_copy(update={"optimizer": run.optimizer.model_copy(update={"epochs": epochs})})
 
 
@@ -54,10 +51,8 @@ def check_plan(run: Run, limit: float) -> None:
     settings = f"optimizer.epochs to {epochs}"
     if planned(with_epochs(run, epochs)) > limit:
         settings = " or ".join(f"method.{key}" for key in ("members", "train_samples") if hasattr(run.method, key))
-    raise InputError(
-        f"plans {plan:g} gradient evaluations per training example; the budget is {limit:g}",
-        hint=f"Lower {settings or 'the cost of the method'}, or mark the submission by --over-budget mark.",
-    )
+    hint = f"Lower {settings or 'the cost of the method'}, or mark the submission by --over-budget mark."
+    raise InputError(f"plans {plan:g} gradient evaluations per training example; the budget is {limit:g}", hint=hint)
 
 
 # Titles of the entries without a training loop (`untrained/run.py`), by name.

@@ -66,13 +66,18 @@ def relu_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> 
 
     With k = s² |x̃|², k' alike and θ the angle of x̃ and x̃', E[relu(z) relu(z')] = √(k k') (sin θ + (π - θ) cos θ) / 2π.
     """
-    a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
-    lengths = a.norm(dim=1)[:, None] * b.norm(dim=1)
-    cosine = (a @ b.T / lengths).clamp(-1, 1)
+    products, lengths = _products(a, b)
+    cosine = (products / lengths).clamp(-1, 1)
     angle = cosine.acos()
     expected = prior_variance * lengths * (angle.sin() + (math.pi - angle) * cosine) / (2 * math.pi)
     covariance: Tensor = prior_variance * (1 + width * expected)
     return covariance
+
+
+def _products(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return x̃·x̃' and |x̃| |x̃'|, (N, M), of inputs with a 1 at their end."""
+    a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
+    return a @ b.T, a.norm(dim=1)[:, None] * b.norm(dim=1)
 
 
 def tangent_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
@@ -81,13 +86,9 @@ def tangent_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) 
     Θ sums the products of the slopes by all weights: those by the output's weights and bias give K / s², those by the hidden layer's
     H s² E[1(z > 0) 1(z' > 0)] x̃·x̃', and the expectation is (π - θ) / 2π.
     """
-    covariance = relu_covariance(a, b, prior_variance, width)
-    a, b = (torch.cat([x, torch.ones_like(x[:, :1])], dim=1) for x in (a, b))
-    products = a @ b.T
-    cosine = (products / (a.norm(dim=1)[:, None] * b.norm(dim=1))).clamp(-1, 1)
-    both = (math.pi - cosine.acos()) / (2 * math.pi)
-    covariance += prior_variance**2 * width * both * products
-    return covariance
+    products, lengths = _products(a, b)
+    both = (math.pi - (products / lengths).clamp(-1, 1).acos()) / (2 * math.pi)
+    return relu_covariance(a, b, prior_variance, width) + prior_variance**2 * width * both * products
 
 
 def linear_covariance(a: Tensor, b: Tensor, prior_variance: float, width: int) -> Tensor:
@@ -274,8 +275,7 @@ class ClassLikelihood:
         latent = coordinates.view(len(coordinates), self.classes, -1) @ self.root.T  # (K, C, N)
         logs = latent.log_softmax(dim=1)
         hits = torch.nn.functional.one_hot(self.labels, self.classes).T.to(latent.dtype)
-        gradient = (hits - logs.exp()) @ self.root
-        return (logs * hits).sum(dim=(1, 2)), gradient.flatten(1)
+        return (logs * hits).sum(dim=(1, 2)), ((hits - logs.exp()) @ self.root).flatten(1)
 
 
 def class_draws(
@@ -287,8 +287,7 @@ def class_draws(
     likelihood = Counted(ClassLikelihood(given, root, classes))
 
     def at_training_points(chains: Tensor) -> Tensor:
-        latent = chains.view(*chains.shape[:2], classes, -1) @ root.T
-        return torch.softmax(latent, dim=-2)
+        return torch.softmax(chains.view(*chains.shape[:2], classes, -1) @ root.T, dim=-2)
 
     states = latent_states(
         likelihood, classes * root.shape[1], at_training_points, generator, progress, states=CLASS_STATES, jitter=True
@@ -296,8 +295,7 @@ def class_draws(
     explained = inverse.T @ prior.cross  # (R, M)
     rest = square_root(prior.test - explained.T @ explained)[0]
     latent = states.view(len(states), classes, -1) @ explained  # (S, C, M)
-    shape = (PER_STATE, *latent.shape[:2], rest.shape[1])
-    noise = _normal(shape, generator) @ rest.T
+    noise = _normal((PER_STATE, *latent.shape[:2], rest.shape[1]), generator) @ rest.T
     return torch.softmax((latent + noise).flatten(0, 1), dim=1).transpose(1, 2), likelihood.used
 
 
@@ -328,8 +326,6 @@ def run_untrained(
         evidence={"predicted": hashlib.sha256(np.ascontiguousarray(predicted).tobytes()).hexdigest()},
     )  # fmt: skip
     values = np.asarray(predicted, np.float32)
-    submission = (
-        Submission(draws=values, about=about) if values.ndim == 2 else submission_of(values, target, about, seed)
-    )
-    write_submission(file, submission)
+    drawn = Submission(draws=values, about=about)
+    write_submission(file, drawn if values.ndim == 2 else submission_of(values, target, about, seed))
     return file

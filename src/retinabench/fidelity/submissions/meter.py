@@ -118,7 +118,6 @@ class Examples(Tensor):
     def __torch_function__(
         cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Compute as for any tensor, and count."""
         with torch._C.DisableTorchFunctionSubclass():
             output = func(*args, **(kwargs or {}))
             own = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Examples)]

@@ -16,7 +16,9 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,18 +84,15 @@ class TargetRuns:
 
     @property
     def likelihood(self) -> Likelihood:
-        """That of the target."""
         return likelihood_of(self.target)
 
     def folder_name(self, run: Run) -> str:
-        """Return the name of a run's folder; members of several entries share theirs."""
         name, content = run.method.name, self.target.fingerprint(self.data.sha256)
-        if run == self.run:
+        if run == self.run:  # members of several entries share their folder
             name, content = self.entry.name, f"{content} {number_text(self.budget)} {self.entry.name}"
         return f"{name}-{self.target.name}-seed-{run.seed}-{run.hash(content)}"
 
     def manifest(self, run: Run) -> JsonObject:
-        """Return the content of `run.json`."""
         return {
             "run": run.model_dump(mode="json", exclude={"model"}),
             "target": self.target.model_dump(mode="json"),
@@ -109,8 +108,7 @@ class TargetRuns:
         meter = GradientMeter(len(self.data.train), planned(run) if self.limited else None)
         batches = meter.handed_out(point_batches(self.data, run.optimizer.batch_size, run.seed, device))
 
-        def density() -> Density:
-            return Density.of(self.target, self.data)
+        density = partial(Density.of, self.target, self.data)
 
         def predicted(posterior: Posterior) -> Predicted:
             meter.stopped = True
@@ -130,11 +128,8 @@ class TargetRuns:
         )
 
     def combine(self, run: Run, members: Sequence[Predicted]) -> Predicted:
-        return Predicted(
-            np.concatenate([m.values for m in members]),
-            sum(m.gradients for m in members),
-            sum(m.seconds for m in members),
-        )
+        values, gradients, seconds = zip(*((m.values, m.gradients, m.seconds) for m in members), strict=True)
+        return Predicted(np.concatenate(values), sum(gradients), sum(seconds))
 
     def read(self, folder: Path) -> Predicted:
         with np.load(check(folder / "predicted.npz"), allow_pickle=False) as arrays:
@@ -142,7 +137,6 @@ class TargetRuns:
             return Predicted(arrays["values"], gradients, seconds)
 
     def write(self, result: Predicted, run: Run, folder: Path) -> None:
-        """Write the predictions of a run, and the submission of an entry's own run."""
         is_entry_run = run == self.run
         if not (is_entry_run and is_composed(METHODS[run.method.name])):
             sink = io.BytesIO()
@@ -189,24 +183,13 @@ def run_entry(
     """Train an entry on a target and predict its test points; found if it is done, continued if it was killed."""
     data = load(target, source)
     if target.points:
-        raise InputError(
-            f"'{target.name}' is scored on predictions alone: it has no data to train on",
-            hint=f"Score a file: retinabench fidelity score FILE --task {target.name} --reference {target.name}.npz",
-        )
+        hint = f"Score a file: retinabench fidelity score FILE --task {target.name} --reference {target.name}.npz"
+        raise InputError(f"'{target.name}' is scored on predictions alone: it has no data to train on", hint=hint)
     if name in UNTRAINED_TITLES:
         return run_untrained(name, target, data, seed=seed, out=out, overrides=overrides, progress=resources.progress)
     run = entry_run(entry(name), target, len(data.train), budget, seed, overrides)
-    return run_settings(
-        entry(name),
-        run,
-        target,
-        data,
-        budget=budget,
-        out=out,
-        over_budget=over_budget,
-        track=track,
-        resources=resources,
-    )
+    options: dict[str, Any] = {"over_budget": over_budget, "track": track, "resources": resources}
+    return run_settings(entry(name), run, target, data, budget=budget, out=out, **options)
 
 
 def run_settings(
@@ -240,10 +223,9 @@ def predict_at_once(density: Density, posterior: CollectedPosterior) -> NDArray[
 def predict(posterior: Posterior, data: TargetData, run: Run, device: torch.device) -> NDArray[np.float32]:
     """Return the predictions (S, N, O) of a posterior for all test points."""
     generator = torch_generator(device, run.seed, "predict")
-    points = torch.from_numpy(standardised(data)[1])
     with torch.no_grad():
         parts = [
             posterior.predict(some.to(device), run.method.samples, generator).float().cpu().numpy()
-            for some in torch.split(points, PREDICT_BATCH)
+            for some in torch.split(torch.from_numpy(standardised(data)[1]), PREDICT_BATCH)
         ]
     return np.concatenate(parts, axis=1)

@@ -63,6 +63,7 @@ DRAWS = 1000  # per test point of a regression
 KEPT_SAMPLES = 200  # in the submission of a classification
 TOLERANCE = 1e-6  # relative, of temperature and variance
 SUM_TOLERANCE = 1e-3  # of the sum of a row: text with four decimals passes
+NAME = 40  # characters of a title in the name of a folder, which may have 255 bytes
 COLUMN = re.compile(r"(prob|draw)_([0-9]{1,6})")
 HINT = "Write an NPZ with probs (N, C) or draws (N, 1000)."
 
@@ -87,8 +88,7 @@ class Implied(Frozen):
         if found:
             return found
         if self.temperature is None:
-            alike = _close(self.loss_variance, target.prior_variance)
-            return [] if alike else [f"no target posterior: {self.how}"]
+            return [] if _close(self.loss_variance, target.prior_variance) else [f"no target posterior: {self.how}"]
         if not _close(self.temperature, target.temperature):
             found.append(f"temperature {self.temperature:.4g}, not {target.temperature:g}")
         return found + _variance_departure(self.prior_variance, target)
@@ -115,10 +115,8 @@ def check_track(implied: Implied, target: Target, track: Track) -> None:
     """Refuse a run that does not target the stated posterior, unless it takes part in the open track."""
     departures = implied.departures(target)
     if track == "stated" and departures:
-        raise InputError(
-            f"does not target the posterior of '{target.name}': {'; '.join(departures)}",
-            hint="Leave these settings out, or take part in the open track by --track open.",
-        )
+        hint = "Leave these settings out, or take part in the open track by --track open."
+        raise InputError(f"does not target the posterior of '{target.name}': {'; '.join(departures)}", hint=hint)
 
 
 def _of_settings(run: JsonObject, target: Target) -> list[str]:
@@ -239,9 +237,7 @@ class Submission:
     draws: Floats | None = None
     about: About = field(default_factory=About)
     source: Path | None = None
-    std: Floats | None = (
-        None  # of the class probabilities over posterior samples, (N, C), of what ships without samples
-    )
+    std: Floats | None = None  # (N, C), of the probabilities over posterior samples, of what ships without samples
 
     def departures(self, target: Target) -> list[str]:
         """Return in which points it departs from the target's posterior, by what it states and by its settings, in words."""
@@ -286,6 +282,12 @@ def submission_in(folder: Path) -> Path:
     return earlier if earlier.is_file() and not (folder / FILE).is_file() else folder / FILE
 
 
+def folder_of(out: Path, title: str, task: str, content: bytes) -> Path:
+    """Return a folder for a submission of this content: seeds, and titles that differ in signs alone, lie side by side."""
+    name = "".join(c if c.isalnum() else "-" for c in title[:NAME])
+    return out / f"{name}-{task}-{hashlib.sha256(content).hexdigest()[:8]}"
+
+
 def content_hash(arrays: Mapping[str, NDArray[Any]], about: About) -> str:
     """Return the SHA-256 of the arrays in the types of `KINDS`, and of the metadata `SIGNED`."""
     stated = {key: value for key, value in about.to_dict().items() if key in SIGNED}
@@ -311,9 +313,7 @@ def write_submission(path: Path, submission: Submission, *, checked: bool = Fals
 def read_submission(path: str | Path, target: Target, points: int, data: str = "") -> Submission:
     path = Path(path)
     arrays, meta = read_arrays(path, target)
-    _check_schema(path, meta)
-    about = About.read(path, meta)
-    _check_origin(path, about, target, data)
+    about = _about(path, meta, target, data)
     if about.content is not None and about.content != content_hash(arrays, about):
         hint = "Copy it again from where it was written."
         raise InputError("was changed after it was written: its content hash differs", file=path, hint=hint)
@@ -322,16 +322,12 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
         arrays["probs"] = np.asarray(arrays["samples"], np.float64).mean(axis=0)
     if wanted not in arrays:
         columns = f"prob_0 … prob_{target.outputs - 1}" if wanted == "probs" else f"draw_0 … draw_{DRAWS - 1}"
-        raise InputError(
-            f"holds no '{wanted}', which the task '{target.name}' asks for",
-            file=path,
-            hint=f"An array '{wanted}', or columns {columns}.",
-        )
+        hint = f"An array '{wanted}', or columns {columns}."
+        raise InputError(f"holds no '{wanted}', which the task '{target.name}' asks for", file=path, hint=hint)
     if wanted == "draws":
         return Submission(draws=checked_draws(path, arrays["draws"], target, points), about=about, source=path)
     probs = checked_probs(path, arrays["probs"], target, points, "probs")
-    samples = arrays.get("samples")
-    if samples is not None:
+    if (samples := arrays.get("samples")) is not None:
         if samples.ndim != 3:
             raise InputError(f"has shape {samples.shape}, needed is (S, N, C)", file=path, column="samples")
         if not len(samples):
@@ -342,32 +338,22 @@ def read_submission(path: str | Path, target: Target, points: int, data: str = "
     return Submission(probs=probs, samples=samples, about=about, source=path)
 
 
-def _check_schema(path: Path, meta: JsonObject) -> None:
-    """Refuse a file that says it is something else; a reference has `samples` too, and would be scored against itself."""
+def _about(path: Path, meta: JsonObject, target: Target, data: str) -> About:
+    """Refuse a file that says it is something else, or belongs to another task or to other data."""
+    # A reference has `samples` too, and would be scored against itself.
     if (schema := meta.get("schema")) not in (None, *SCHEMAS):
-        raise InputError(
-            f"is not a submission: its schema is '{printable(str(schema), 80)}'",
-            file=path,
-            hint="Name a file that `retinabench fidelity run` wrote, or one of predictions alone.",
-        )
-
-
-def _check_origin(path: Path, about: About, target: Target, data: str) -> None:
-    """Refuse a submission that says it belongs to another task or to other data."""
+        hint = "Name a file that `retinabench fidelity run` wrote, or one of predictions alone."
+        raise InputError(f"is not a submission: its schema is '{printable(str(schema), 80)}'", file=path, hint=hint)
+    about = About.read(path, meta)
     if about.task not in (None, target.name):
         raise InputError(f"is for the task '{about.task}', not '{target.name}'", file=path, hint=f"--task {about.task}")
     if data and about.data not in (None, data):
-        raise InputError(
-            f"is for other data (SHA-256 {str(about.data)[:12]}…, not {data[:12]}…)",
-            file=path,
-            hint="Only submissions for the same test points can be compared.",
-        )
+        hint = "Only submissions for the same test points can be compared."
+        raise InputError(f"is for other data (SHA-256 {str(about.data)[:12]}…, not {data[:12]}…)", file=path, hint=hint)
     if data and about.target not in (None, target.fingerprint(data)):
-        raise InputError(
-            f"is for another definition of '{target.name}'",
-            file=path,
-            hint="It was made by another version of the targets: run the method again.",
-        )
+        hint = "It was made by another version of the targets: run the method again."
+        raise InputError(f"is for another definition of '{target.name}'", file=path, hint=hint)
+    return about
 
 
 def submission_of(values: NDArray[np.float32], target: Target, about: About, seed: int) -> Submission:
@@ -393,20 +379,16 @@ def checked_probs(path: Path, values: Floats, target: Target, points: int, colum
     """Return probabilities (N, C) whose rows sum to 1; the half precision of `samples` is allowed ten times the error."""
     classes = target.outputs
     if values.ndim != 2 or values.shape[1] != classes:
-        raise InputError(
-            f"has shape {values.shape}; the task '{target.name}' has {points} test points and {classes} classes",
-            file=path,
-            column=column,
-        )
+        problem = f"has shape {values.shape}; the task '{target.name}' has {points} test points and {classes} classes"
+        raise InputError(problem, file=path, column=column)
     _check_rows(path, values, target, points)
     outside = (values < -SUM_TOLERANCE) | (values > 1 + SUM_TOLERANCE)
     if outside.any():
         row, place = (int(k) for k in np.argwhere(outside)[0])
         problem = f"holds {values[row, place]:.4g}, which is not a probability"
         raise InputError(problem, file=path, row=row + 1, hint="Are these logits? Apply the softmax.")
-    sums = values.sum(axis=1, dtype=np.float64)
-    wrong = np.flatnonzero(np.abs(sums - 1) > (SUM_TOLERANCE if column == "probs" else 10 * SUM_TOLERANCE))
-    if wrong.size:
+    sums, allowed = values.sum(axis=1, dtype=np.float64), SUM_TOLERANCE if column == "probs" else 10 * SUM_TOLERANCE
+    if (wrong := np.flatnonzero(np.abs(sums - 1) > allowed)).size:
         hint = f"Divide each row by its sum ({wrong.size} of {points} rows do not sum to 1)."
         raise InputError(f"sums to {sums[wrong[0]]:.4g}", file=path, row=int(wrong[0]) + 1, hint=hint)
     return values
@@ -442,8 +424,7 @@ def _check_rows(path: Path, values: Floats, target: Target, points: int) -> None
         turned = "Turn it: one" if values.shape[1] == points else "One"
         problem = f"holds {len(values)} rows; the task '{target.name}' has {points} test points"
         raise InputError(problem, file=path, hint=f"{turned} row per test point, in the task's order.")
-    broken = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    if broken.size:
+    if (broken := np.flatnonzero(~np.isfinite(values).all(axis=1))).size:
         hint = f"{broken.size} of {points} rows do."
         raise InputError("holds a value that is not finite", file=path, row=int(broken[0]) + 1, hint=hint)
 
@@ -465,7 +446,6 @@ def read_arrays(path: Path, target: Target) -> tuple[Arrays, JsonObject]:
 
 
 def read_npz(path: Path) -> tuple[Arrays, JsonObject]:
-    """Return the arrays of an NPZ file, and its metadata."""
     with _explained(path), zipfile.ZipFile(check(path, named=True)) as archive:
         return _npz(path, archive)
 
@@ -488,7 +468,6 @@ def _head(path: Path) -> bytes:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turn the errors of opening a file into one line."""
     try:
         yield
     except InputError:
@@ -532,8 +511,7 @@ def _archive(path: Path, archive: zipfile.ZipFile, target: Target) -> Arrays:
         inside = ", ".join(sorted(archive.namelist())[:5]) or "nothing"
         raise InputError(f"holds {inside}", file=path, hint=f"Wanted is {' or '.join(names)}.")
     if found[0].compress_type not in METHODS:
-        hint = "Pack it again as an ordinary zip."
-        raise InputError("is compressed in a way that is not read", file=path, hint=hint)
+        raise InputError("is compressed in a way that is not read", file=path, hint="Pack it again as an ordinary zip.")
     if found[0].file_size > 64 * MAX_VALUES:
         raise InputError("unpacks to more than is scored at once", file=path)
     return _text(path, archive.read(found[0]), target)
@@ -542,10 +520,8 @@ def _archive(path: Path, archive: zipfile.ZipFile, target: Target) -> Arrays:
 def _parquet(path: Path) -> tuple[list[str], NDArray[np.float64]]:
     try:
         table = read_table(path)
-        columns = [
-            column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-            for column in (table[name].combine_chunks() for name in table.column_names)
-        ]
+        whole = (table[name].combine_chunks() for name in table.column_names)
+        columns = [column.cast(pa.float64()).to_numpy(zero_copy_only=False) for column in whole]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowException) as error:
         problem = str(error).partition("\n")[0]
         raise InputError(f"cannot be read as columns of numbers: {problem}", file=path) from None
@@ -563,10 +539,11 @@ def _text(path: Path, content: bytes, target: Target) -> Arrays:
         raise InputError("is not UTF-8 text", file=path, hint="Save it as 'CSV UTF-8'.") from None
     first = text.lstrip().splitlines()[0]
     delimiter = next((mark for mark in ",;\t" if mark in first), None)
-    named = any(COLUMN.fullmatch(cell.strip().strip('"')) for cell in first.split(delimiter))
+    cells = [cell.strip().strip('"') for cell in first.split(delimiter)]
+    named = any(map(COLUMN.fullmatch, cells))
     values = _numbers(path, text, delimiter, header=named)
     if named:
-        return _columns(path, [cell.strip().strip('"') for cell in first.split(delimiter)], values)
+        return _columns(path, cells, values)
     if target.likelihood == "categorical":
         return {"probs": values}
     # The competition's own files stand as (draws, points) as well as (points, draws).
@@ -580,12 +557,9 @@ def _numbers(path: Path, text: str, delimiter: str | None, *, header: bool) -> N
         # "could not convert string 'x' to float64 at row 3, column 2.", "the number of columns changed from …"
         problem = str(error).partition(";")[0].partition("\n")[0].rstrip(".")
         place = re.search(r" at row (\d+)", problem)
-        raise InputError(
-            f"is not a table of numbers: {problem[: place.start()] if place else problem}",
-            file=path,
-            row=int(place[1]) + 1 if place else None,
-            hint="Columns prob_0 … or draw_0 …, or bare numbers as numpy.savetxt writes them.",
-        ) from None
+        problem = f"is not a table of numbers: {problem[: place.start()] if place else problem}"
+        hint = "Columns prob_0 … or draw_0 …, or bare numbers as numpy.savetxt writes them."
+        raise InputError(problem, file=path, row=int(place[1]) + 1 if place else None, hint=hint) from None
 
 
 def _columns(path: Path, names: list[str], values: NDArray[np.float64]) -> Arrays:
@@ -596,16 +570,13 @@ def _columns(path: Path, names: list[str], values: NDArray[np.float64]) -> Array
             if int(match[2]) in found[match[1]]:
                 raise InputError("appears twice", file=path, column=name)
             found[match[1]][int(match[2])] = place
-        elif name == "point":
-            order = np.flatnonzero(values[:, place] != np.arange(len(values)))
-            if order.size:
-                problem = f"is {values[order[0], place]:g} where point {order[0]} is due"
-                hint = "Sort the rows by the test points' order in the task, 0 to N - 1."
-                raise InputError(problem, file=path, row=int(order[0]) + 1, column="point", hint=hint)
+        elif name == "point" and (order := np.flatnonzero(values[:, place] != np.arange(len(values)))).size:
+            problem = f"is {values[order[0], place]:g} where point {order[0]} is due"
+            hint = "Sort the rows by the test points' order in the task, 0 to N - 1."
+            raise InputError(problem, file=path, row=int(order[0]) + 1, column="point", hint=hint)
     arrays = {}
     for kind, places in found.items():
-        missing = next((k for k in range(len(places)) if k not in places), None)
-        if missing is not None:
+        if (missing := next((k for k in range(len(places)) if k not in places), None)) is not None:
             raise InputError("is missing", file=path, column=f"{kind}_{missing}")
         if places:
             arrays[f"{kind}s"] = values[:, [places[k] for k in range(len(places))]]

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import DivergedError, InputError, WorkError, nearest
 from retinabench.core.files import write_json
@@ -42,9 +41,8 @@ SCHEMA = "retinabench.fidelity-tuning/1"
 def search_space(name: str, target: Target) -> Space:
     search = entries()[name].search if name in entries() else {}
     if target.likelihood not in search:
-        raise InputError(
-            f"nothing is searched for '{name}'", hint=nearest(name, [one for one in entries() if entries()[one].search])
-        )
+        hint = nearest(name, [one for one in entries() if entries()[one].search])
+        raise InputError(f"nothing is searched for '{name}'", hint=hint)
     return space_of(search[target.likelihood], name=name)
 
 
@@ -75,7 +73,6 @@ class Tuning(Document):
 
     @property
     def best(self) -> TuningPoint:
-        """The trial that comes closest to the reference."""
         return min((one for one in self.trials if one.distance is not None), key=lambda one: one.distance or 0.0)
 
     @property
@@ -95,23 +92,19 @@ def tune(
     out: Path = Path("fidelity-tuning"),
     resources: Resources = CPU,
 ) -> Tuning:
-    """Run those trials of an entry that are not yet done, and write the record.
-
-    `budget`: gradient evaluations per training example of each trial. A trial that fails is recorded with the reason.
-    """
-    space = search_space(name, target)
-    data = load(target, source)
-    given = read_reference(target, data.sha256, reference)
-    values = points(space, 0, trials, seed)
+    """Run those trials of an entry that are not yet done, and write the record; one that fails is recorded with the reason."""
+    space, data = search_space(name, target), load(target, source)
+    given, values = read_reference(target, data.sha256, reference), points(space, 0, trials, seed)
     wanted = predictive(given)
-    common = [__version__, name, target.fingerprint(data.sha256), _digest(wanted), budget, seed]
+    digest = hashlib.sha256(np.ascontiguousarray(wanted).tobytes()).hexdigest()[:12]
+    common = [__version__, name, target.fingerprint(data.sha256), digest, budget, seed]
     table = ResultTable(out / "results", {})
 
     def compute(items: Sequence[Item[Point]]) -> Iterator[tuple[Item[Point], Result]]:
         for item in items:
             state: State = "done"
-            message, seconds = "", 0.0
             scores: dict[str, float | None] = {}
+            message, seconds = "", 0.0
             try:
                 words = [f"{key}={value}" for key, value in item.work.items()]
                 file = run_entry(
@@ -148,8 +141,3 @@ def tune(
 
 def _key(content: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-
-
-def _digest(values: NDArray[np.floating]) -> str:
-    """Return 12 digits that tell references apart by what is compared with them."""
-    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()[:12]

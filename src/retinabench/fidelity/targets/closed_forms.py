@@ -52,7 +52,6 @@ class MLPGaussian:
         return values, gradients
 
     def gradient(self, weights: Tensor) -> Tensor:
-        """(K, P) -> the gradients alone (K, P)."""
         return self(weights)[1]
 
 
@@ -174,8 +173,7 @@ class LinearSoftmax:
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> values (K,), gradients (K, P)."""
         outputs, state = self._outputs(weights)
-        logs = outputs.log_softmax(dim=1)
-        hits = self._hits(outputs)
+        logs, hits = outputs.log_softmax(dim=1), self._hits(outputs)
         return (logs * hits).sum(dim=(1, 2)), self._gradient(hits - logs.exp(), state)
 
     def gradient(self, weights: Tensor) -> Tensor:

@@ -56,9 +56,8 @@ def load(target: Target, source: Path | None = None) -> TargetData:
     scaling = (target.mean, target.std) if target.mean is not None and target.std is not None else None
     data = TargetData(found.part("train"), found.part("test"), scaling)
     if len(data.train) != target.train:
-        raise InputError(
-            f"holds {len(data.train)} training points; the target '{target.name}' has {target.train}", file=source
-        )
+        problem = f"holds {len(data.train)} training points; the target '{target.name}' has {target.train}"
+        raise InputError(problem, file=source)
     if target.sha256 and data.sha256 != target.sha256:
         raise InputError(
             f"is not the data of the target '{target.name}' (SHA-256 {data.sha256[:12]}…, not {target.sha256[:12]}…)",
@@ -89,12 +88,10 @@ def _points_alone(target: Target, source: Path | None) -> TargetData:
     group = np.repeat(list(target.points), list(target.points.values()))
     kind = np.int64 if target.likelihood == "categorical" else np.float32
     none = ArrayDataset(np.empty((0, 1), np.int64), np.empty(0, kind), np.empty(0, group.dtype))
-    rows = np.arange(len(group))[:, None]
-    return TargetData(none, ArrayDataset(rows, np.zeros(len(group), kind), group))
+    return TargetData(none, ArrayDataset(np.arange(len(group))[:, None], np.zeros(len(group), kind), group))
 
 
 def refuse_source(source: Path | None, name: str) -> None:
-    """Refuse a folder of data for a target that needs none."""
     if source is not None:
         raise InputError(f"the data of '{name}' come with the package", hint="Leave --data out.")
 
@@ -135,19 +132,16 @@ def standardised(data: TargetData) -> tuple[NDArray[np.float32], NDArray[np.floa
     Images (N, H, W, 3), uint8, become (N, 3, H, W) with channels less their mean, over their std (`scaling`); numbers
     (N, D) have columns of mean 0 and std 1 over the training rows; tokens (N, T), integers, stay.
     """
-    train, test = data.train.inputs, data.test.inputs
-    axes: int | tuple[int, ...] = 0
-    if train.dtype == np.uint8:
-        axes = (0, 1, 2)
-    elif np.issubdtype(train.dtype, np.integer):
+    train, test, images = data.train.inputs, data.test.inputs, data.train.inputs.dtype == np.uint8
+    if not images and np.issubdtype(train.dtype, np.integer):
         return train, test  # tokens
     if data.scaling is not None:
-        unit = 255 if train.dtype == np.uint8 else 1
-        mean, std = (unit * np.array(values) for values in data.scaling)
+        mean, std = ((255 if images else 1) * np.array(values) for values in data.scaling)
     else:
+        axes = (0, 1, 2) if images else (0,)
         mean, std = train.mean(axis=axes, dtype=np.float64), train.std(axis=axes, dtype=np.float64)
     scaled = [((inputs - mean) / std).astype(np.float32) for inputs in (train, test)]
-    if train.dtype == np.uint8:
+    if images:
         scaled = [np.ascontiguousarray(inputs.transpose(0, 3, 1, 2)) for inputs in scaled]
     return scaled[0], scaled[1]
 
@@ -157,11 +151,11 @@ def read_logistic(source: Path | None) -> ArrayDataset:
     refuse_source(source, "logistic")
     generator = numpy_generator(2029, "logistic")
     train = np.rint(generator.uniform(-2, 2, (60, 2)) * 64) / 64
-    near, far = _grid(2.0), _grid(8.0)
-    inputs = np.concatenate([near, far])
+    lines = (np.linspace(-end, end, 10) for end in (2.0, 8.0))
+    inputs = np.concatenate([np.stack([axis.ravel() for axis in np.meshgrid(one, one)], axis=1) for one in lines])
     return _parts(
         (train, train @ [1.5, -1.0] + 0.5, np.full(60, "train")),
-        (inputs, inputs @ [1.5, -1.0] + 0.5, np.repeat(["near", "far"], (len(near), len(far)))),
+        (inputs, inputs @ [1.5, -1.0] + 0.5, np.repeat(["near", "far"], 100)),
         generator,
     )
 
@@ -172,8 +166,7 @@ def read_banana(source: Path | None) -> ArrayDataset:
     generator = numpy_generator(2030, "banana")
     train = np.tile([[1.0, 0.0], [-1.0, 0.0]], (50, 1))
     steps = np.linspace(-4, 4, 33)[:, None]
-    across, along = steps * [1.0, 0.0], steps * [0.0, 1.0]
-    inputs = np.concatenate([across, along])
+    inputs = np.concatenate([steps * [1.0, 0.0], steps * [0.0, 1.0]])
     return _parts(
         (train, train[:, 0], np.full(len(train), "train")),
         (inputs, inputs.sum(axis=1), np.repeat(["across", "along"], len(steps))),
@@ -192,8 +185,3 @@ def _parts(
         classes = generator.random(len(inputs)) < 1 / (1 + np.exp(-logits))
         parts[name] = ArrayDataset(inputs.astype(np.float32), classes.astype(np.int64), groups)
     return concatenate(parts)
-
-
-def _grid(end: float) -> Floats:
-    line = np.linspace(-end, end, 10)
-    return np.stack([axis.ravel() for axis in np.meshgrid(line, line)], axis=1)

@@ -55,14 +55,9 @@ def linear_head(weights: Weights, inputs: Tensor, layer: str = "fc") -> Tensor:
     return torch.baddbmm(bias[:, None], inputs.expand(len(bias), -1, -1), weights[f"{layer}.weight"].mT)
 
 
-def mlp(weights: Weights, inputs: Tensor) -> Tensor:
-    """(K, ...), (N, D) -> (K, N, O): one hidden layer of rectified units."""
-    return linear_head(weights, linear_head(weights, inputs, "fc1").relu())
-
-
-def smooth_mlp(weights: Weights, inputs: Tensor) -> Tensor:
-    """(K, ...), (N, D) -> (K, N, O): the same with SiLU."""
-    return linear_head(weights, silu(linear_head(weights, inputs, "fc1")))
+def mlp(weights: Weights, inputs: Tensor, active: Callable[[Tensor], Tensor] = torch.relu) -> Tensor:
+    """(K, ...), (N, D) -> (K, N, O): one hidden layer of rectified units, or of others."""
+    return linear_head(weights, active(linear_head(weights, inputs, "fc1")))
 
 
 class Batched(NamedTuple):
@@ -74,24 +69,18 @@ class Batched(NamedTuple):
 
 
 BATCHED = {
-    "lenet-smooth": Batched(lenet_smooth, 2, 250),
-    "lenet-3-smooth": Batched(lenet_smooth, 2, 250),
-    "mlp-8-50-2": Batched(mlp, 64, 4096),
-    "head-8-8": Batched(mlp, 64, 4096),
-    **dict.fromkeys(SMOOTH_HEADS, Batched(smooth_mlp, 64, 4096)),
-    "head-8": Batched(linear_head, 64, 4096),
-    "head-2": Batched(linear_head, 64, 4096),
+    **dict.fromkeys(("lenet-smooth", "lenet-3-smooth"), Batched(lenet_smooth, 2, 250)),
+    **dict.fromkeys(("mlp-8-50-2", "head-8-8"), Batched(mlp, 64, 4096)),
+    **dict.fromkeys(SMOOTH_HEADS, Batched(partial(mlp, active=silu), 64, 4096)),
+    **dict.fromkeys(("head-8", "head-2"), Batched(linear_head, 64, 4096)),
 }
 
 # Log-likelihoods with a gradient in closed form, by network and likelihood; they take training inputs, targets and the floor.
 CLOSED_FORM: dict[tuple[str, str], Callable[[Tensor, Tensor, float], MLPGaussian | LinearSoftmax]] = {
     ("mlp-8-50-2", "gaussian"): MLPGaussian,
-    ("head-2", "categorical"): LinearSoftmax,
-    ("head-8", "categorical"): LinearSoftmax,
+    **dict.fromkeys([("head-2", "categorical"), ("head-8", "categorical")], LinearSoftmax),
     ("head-8-8", "categorical"): HiddenSoftmax,
-    **{
-        (name, "categorical"): partial(HiddenSoftmax, hidden=units, smooth=True) for name, units in SMOOTH_HEADS.items()
-    },
+    **{(k, "categorical"): partial(HiddenSoftmax, hidden=units, smooth=True) for k, units in SMOOTH_HEADS.items()},
 }
 
 
@@ -178,9 +167,7 @@ class Density:
 
     def __call__(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(K, P) -> log-likelihoods (K,) and their gradients (K, P), summed over all training points."""
-        if weights.is_cuda:
-            return self._recorded(weights)
-        return self.compute(weights)
+        return self._recorded(weights) if weights.is_cuda else self.compute(weights)
 
     def gradient(self, weights: Tensor) -> Tensor:
         """(K, P) -> the gradients alone (K, P); cheaper for some densities in closed form."""
@@ -189,7 +176,6 @@ class Density:
         return self(weights)[1]
 
     def compute(self, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Do what a call does, without the recorded graph."""
         if self._closed_form:
             return self._closed_form(weights)
         groups = torch.split(weights, self._how.chains)
@@ -228,7 +214,6 @@ class Density:
 
     @cached_property
     def likelihood(self) -> Likelihood:
-        """What the outputs mean."""
         return likelihood_of(self.target)
 
     def named(self, weights: Tensor) -> dict[str, Tensor]:

@@ -77,8 +77,7 @@ class Target(Frozen):
         content["preprocessing"] = self.preprocessing.replace("image", "picture").replace("std", "deviation")
         earlier = {"data_name": "loader", "std_floor": "deviation_floor", "std": "deviation"}
         content = {earlier.get(key, key): value for key, value in content.items()}
-        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()[:12]
 
 
 @cache

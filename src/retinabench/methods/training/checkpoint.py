@@ -126,28 +126,22 @@ class Checkpoint:
         return contextlib.nullcontext() if self.folder is None else taking_over(self.folder / LAST)
 
     def keep_best(self, weights: dict[str, Tensor]) -> None:
-        """Keep the weights of the best epoch so far, until `save` writes them."""
         self._best = weights
 
     def restore_best(self, restore: Callable[[dict[str, Tensor]], object]) -> None:
-        """Give `restore` the weights of the best epoch."""
         if self._best is not None:
             restore(self._best)
             return
         assert self.folder is not None
         path = self.folder / BEST
         if not path.is_file():
-            raise InputError(
-                f"is missing, and {LAST} says that it was written",
-                file=path,
-                hint=f"Delete {LAST}; the training then starts again.",
-            )
+            hint = f"Delete {LAST}; the training then starts again."
+            raise InputError(f"is missing, and {LAST} says that it was written", file=path, hint=hint)
         state = load_tensors(path)
         with taking_over(path):
             restore(state)
 
     def due(self) -> bool:
-        """Tell whether the last checkpoint is `interval` seconds old."""
         return time.monotonic() - self._saved >= self.interval
 
     def save(self, state: TrainingState) -> None:
@@ -157,8 +151,8 @@ class Checkpoint:
             if self._best is not None:
                 save_tensors(self.folder / BEST, self._best)
                 self._best = None
-            beside = {"history": json.dumps(self.history), "counts": dict(self.counts)}
             lines = "".join(json.dumps(line) + "\n" for line in self.history)
             write_bytes(self.folder / "metrics.jsonl", lines.encode(), checked=True)
+            beside = {"history": json.dumps(self.history), "counts": dict(self.counts)}
             save_tensors(self.folder / LAST, {**state, **beside})
             self.saved(self.folder)

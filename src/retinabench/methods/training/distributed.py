@@ -43,7 +43,7 @@ ALONE = Ranks()
 
 
 def expected() -> bool:
-    """Tell whether `torchrun` started this process with others."""
+    """Whether `torchrun` started this process with others."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 

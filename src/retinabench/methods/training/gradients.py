@@ -46,8 +46,7 @@ class BatchInfo(NamedTuple):
     @classmethod
     def of(cls, labels: Tensor, step: int = 0, reweight: str = "none") -> BatchInfo:
         """Describe a batch that is processed at once."""
-        size = torch.full((), float(len(labels)), device=labels.device)
-        return cls(step, size, labels.float().mean(), reweight)
+        return cls(step, torch.full((), float(len(labels)), device=labels.device), labels.float().mean(), reweight)
 
 
 # (inputs, labels, batch) -> the named terms of the loss, called for every part of a batch (`optimizer.accumulate`, several
@@ -64,8 +63,7 @@ def class_weights(labels: Tensor, positive_share: Tensor) -> Tensor:
     References:
         Band et al. (2021), "Benchmarking Bayesian deep learning on diabetic retinopathy detection tasks", equation A.1.
     """
-    share = torch.where(labels > 0.5, positive_share, 1 - positive_share)
-    return 0.5 / share
+    return 0.5 / torch.where(labels > 0.5, positive_share, 1 - positive_share)
 
 
 def cross_entropy(outputs: Tensor, labels: Tensor, likelihood: Likelihood, batch: BatchInfo) -> Tensor:
@@ -97,7 +95,6 @@ class Losses:
         self._often = batches.device.type == "cpu" and distributed.current().count == 1
 
     def record(self, parts: Terms, step: int) -> None:
-        """Record the terms of one 0-based step."""
         self._unread += [(name, term, images, step) for terms, images in parts for name, term in terms.items()]
         if self._often and step % EVERY == EVERY - 1:
             self.check()
@@ -113,9 +110,8 @@ class Losses:
         first = torch.tensor([self._first.get(name, NEVER) for name in self._sums], device=self._batches.device)
         steps = distributed.smallest(first).tolist()
         if (step := min(steps, default=NEVER)) < NEVER:
-            raise DivergedError(
-                self._explain([name for name, at in zip(self._sums, steps, strict=True) if at == step], step)
-            )
+            terms = [name for name, at in zip(self._sums, steps, strict=True) if at == step]
+            raise DivergedError(self._explain(terms, step))
 
     def means(self) -> dict[str, float]:
         """Return the mean of every term over the images of the epoch, which all processes ask for together."""
@@ -190,8 +186,7 @@ def gradients(
 
     def attempt(most: int) -> Terms:
         optimizer.zero_grad(set_to_none=True)
-        parts = max(min(accumulate, max(1, size // 2)), -(-size // most))
-        parts = min(parts, max(1, size // least))
+        parts = min(max(min(accumulate, max(1, size // 2)), -(-size // most)), max(1, size // least))
         result: Terms = []
         whole = [images], [labels]
         cut = (images.tensor_split(parts), labels.tensor_split(parts)) if parts > 1 else whole
@@ -263,8 +258,7 @@ def probe_limit(
         restore_buffers()
 
     # Momentum, and Adam's second moment: twice the parameters that are trained.
-    reserved = sum(2 * p.nbytes for group in optimizer.param_groups for p in group["params"])
-    size = max(1, len(labels))
+    reserved, size = sum(2 * p.nbytes for group in optimizer.param_groups for p in group["params"]), max(1, len(labels))
     find_limit(compute, put_back, limits, "training", size, device, meter, _least_part(model), reserved)
     share_limits(limits, "training", device)
 
@@ -293,8 +287,7 @@ def share_limits(limits: BatchLimits, work: Work, device: torch.device) -> None:
     """Give every process the smallest limit of all, so that they cut alike and the first one records it."""
     if distributed.current().count == 1:
         return
-    none = 2**31
-    ours = limits.of(work, none)
+    ours = limits.of(work, 2**31)
     least = int(distributed.smallest(torch.tensor(ours, device=device)))
     if least < ours:
         limits.set(work, least, "another process has less memory")

@@ -57,40 +57,37 @@ class Likelihood(ABC):
         return self.negative_log_likelihood(outputs, labels).mean()
 
 
-@dataclass(frozen=True)
-class Bernoulli(Likelihood):
-    """Two classes, one logit (B, 1); labels 0. or 1. as floats (B,). Predicts P(0) and P(1), (B, 2)."""
-
-    name: ClassVar[str] = "bernoulli"
-    reweightable: ClassVar[bool] = True
-
-    @property
-    def outputs(self) -> int:
-        """One logit."""
-        return 1
-
-    def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the binary cross-entropy, (B,)."""
-        return binary_cross_entropy_with_logits(outputs.squeeze(1), labels, reduction="none")
-
-    def predictive(self, outputs: Tensor) -> Tensor:
-        """Return class probabilities (B, 2) by the sigmoid."""
-        positive = outputs.float().sigmoid()
-        return torch.cat([1 - positive, positive], dim=1)
-
-    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw labels 0. or 1., (B,)."""
-        return torch.multinomial(self.predictive(outputs), 1, generator=generator).squeeze(1).float()
+class _Independent(Likelihood):
+    """Independent binary labels, one logit each."""
 
     def information(self, outputs: Tensor) -> Tensor:
-        """Return p (1 - p), (B, 1, 1)."""
+        """Return diag(p (1 - p)), (B, O, O): that of an image with all labels known."""
         p = outputs.sigmoid()
-        return (p * (1 - p))[..., None]
+        return torch.diag_embed(p * (1 - p))
 
     def root_times(self, outputs: Tensor, vector: Tensor) -> Tensor:
         """Return √(p (1 - p)) v."""
         p = outputs.sigmoid()
         return (p * (1 - p)).sqrt() * vector
+
+
+@dataclass(frozen=True)
+class Bernoulli(_Independent):
+    """Two classes, one logit (B, 1); labels 0. or 1. as floats (B,). Predicts P(0) and P(1), (B, 2)."""
+
+    name: ClassVar[str] = "bernoulli"
+    reweightable: ClassVar[bool] = True
+    outputs = 1
+
+    def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return binary_cross_entropy_with_logits(outputs.squeeze(1), labels, reduction="none")
+
+    def predictive(self, outputs: Tensor) -> Tensor:
+        positive = outputs.float().sigmoid()
+        return torch.cat([1 - positive, positive], dim=1)
+
+    def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
+        return torch.multinomial(self.predictive(outputs), 1, generator=generator).squeeze(1).float()
 
 
 @dataclass(frozen=True)
@@ -105,15 +102,12 @@ class Categorical(Likelihood):
         return self.classes
 
     def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy, (B,)."""
         return cross_entropy(outputs, labels, reduction="none")
 
     def predictive(self, outputs: Tensor) -> Tensor:
-        """Return class probabilities (B, C) by the softmax."""
         return outputs.float().softmax(dim=1)
 
     def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class numbers (B,)."""
         return torch.multinomial(self.predictive(outputs), 1, generator=generator).squeeze(1)
 
     def information(self, outputs: Tensor) -> Tensor:
@@ -136,10 +130,7 @@ class Gaussian(Likelihood):
 
     name: ClassVar[str] = "gaussian"
     floor: float = 0.0
-
-    @property
-    def outputs(self) -> int:
-        return 2
+    outputs = 2
 
     def std(self, raw: Tensor) -> Tensor:
         """Return σ = softplus(r) + floor of raw outputs r, any shape."""
@@ -149,19 +140,15 @@ class Gaussian(Likelihood):
     def negative_log_likelihood(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return ½ ((y - μ) / σ)² + log σ + ½ log 2π, (B,)."""
         std = self.std(outputs[:, 1])
-        squares = ((labels - outputs[:, 0]) / std).square()
-        return 0.5 * squares + std.log() + 0.5 * math.log(2 * math.pi)
+        return 0.5 * ((labels - outputs[:, 0]) / std).square() + std.log() + 0.5 * math.log(2 * math.pi)
 
     def predictive(self, outputs: Tensor) -> Tensor:
-        """Return mean and standard deviation (B, 2)."""
         outputs = outputs.float()
         return torch.stack([outputs[:, 0], self.std(outputs[:, 1])], dim=1)
 
     def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw targets (B,)."""
-        given = self.predictive(outputs)
-        noise = torch.randn(len(given), generator=generator, device=given.device)
-        return given[:, 0] + given[:, 1] * noise
+        mean, std = self.predictive(outputs).unbind(dim=1)
+        return mean + std * torch.randn(len(mean), generator=generator, device=mean.device)
 
     def information(self, outputs: Tensor) -> Tensor:
         """Return diag(1, 2 (dσ/dr)²) / σ², (B, 2, 2)."""
@@ -179,11 +166,8 @@ class Gaussian(Likelihood):
 
 
 @dataclass(frozen=True)
-class MultiLabel(Likelihood):
-    """Independent binary labels, one logit each: outputs (B, O), labels 0. or 1. or NaN where unknown, (B, O).
-
-    Losses are means over the known labels. Predicts P(1) of each label, (B, O).
-    """
+class MultiLabel(_Independent):
+    """Labels 0. or 1. or NaN where unknown, (B, O). Losses are means over the known ones. Predicts P(1) of each label, (B, O)."""
 
     name: ClassVar[str] = "multilabel"
     labels: int
@@ -204,22 +188,10 @@ class MultiLabel(Likelihood):
         return binary_cross_entropy_with_logits(outputs[known], labels[known])
 
     def predictive(self, outputs: Tensor) -> Tensor:
-        """Return P(1) of each label, (B, O), by the sigmoid."""
         return outputs.float().sigmoid()
 
     def sample(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw labels 0. or 1., (B, O)."""
         return torch.bernoulli(self.predictive(outputs), generator=generator)
-
-    def information(self, outputs: Tensor) -> Tensor:
-        """Return diag(p (1 - p)), (B, O, O): that of an image with all labels known."""
-        p = outputs.sigmoid()
-        return torch.diag_embed(p * (1 - p))
-
-    def root_times(self, outputs: Tensor, vector: Tensor) -> Tensor:
-        """Return √(p (1 - p)) v."""
-        p = outputs.sigmoid()
-        return (p * (1 - p)).sqrt() * vector
 
 
 @singledispatch
@@ -245,8 +217,7 @@ def random_outputs(likelihood: Likelihood) -> int:
 
 @expected_loss.register
 def _(likelihood: Gaussian, mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:
-    noise = likelihood.std(mean[:, 1]).square()
-    return likelihood.negative_log_likelihood(mean, labels) + 0.5 * variance[:, 0] / noise
+    return likelihood.negative_log_likelihood(mean, labels) + 0.5 * variance[:, 0] / likelihood.std(mean[:, 1]).square()
 
 
 @expected_loss.register
@@ -262,8 +233,7 @@ def _(likelihood: Categorical, mean: Tensor, variance: Tensor, labels: Tensor) -
 @expected_loss.register
 def _(likelihood: MultiLabel, mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:
     known = ~labels.isnan()
-    losses = _jaakkola_jordan(mean, variance, labels.nan_to_num())
-    return (losses * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
+    return (_jaakkola_jordan(mean, variance, labels.nan_to_num()) * known).sum(dim=1) / known.sum(dim=1).clamp(min=1)
 
 
 def _jaakkola_jordan(mean: Tensor, variance: Tensor, labels: Tensor) -> Tensor:

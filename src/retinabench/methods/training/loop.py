@@ -122,10 +122,7 @@ def set_pace(optimizer: torch.optim.Optimizer, parameters: list[nn.Parameter], l
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, state: TrainingState) -> None:
-    """Give an optimiser the state of a checkpoint back, in place; its settings stay those of the run, but for counted steps.
-
-    Raises `ValueError` where the state belongs to an optimiser of other parameters, or where values are of another kind.
-    """
+    """Give an optimiser the state of a checkpoint back, in place; its settings stay those of the run, but for counted steps."""
     own = [dict(group) for group in optimizer.param_groups]
     begun = {parameter: dict(values) for parameter, values in optimizer.state.items()}
     optimizer.load_state_dict(state)
@@ -154,13 +151,11 @@ def learning_rate(step: int, steps_per_epoch: int, config: Optimizer) -> float:
     epochs. `linear`: from `lr` down to `final_lr` * `lr`, on a line that starts at step 0 and ends `warmup` epochs before
     the training does, as in the Retina Benchmark. `cosine`: from `lr` at the end of the warm-up down to 0.
     """
-    warm = round(config.warmup * steps_per_epoch)
-    total = config.epochs * steps_per_epoch
+    warm, total = round(config.warmup * steps_per_epoch), config.epochs * steps_per_epoch
     if step < warm:
         return config.lr * step / warm
     if config.schedule == "step":
-        passed = sum(step >= total * third // 3 for third in (1, 2))
-        return config.lr * 0.2**passed
+        return config.lr * 0.2 ** sum(step >= total * third // 3 for third in (1, 2))
     decaying = max(1, total - warm)
     if config.schedule == "linear":
         left = 1 - min(1.0, step / decaying)
@@ -237,8 +232,10 @@ def train(
             if criterion > best:
                 best = criterion
                 checkpoint.keep_best(posterior.state())
-            rate = schedule((epoch + 1) * batches.steps - 1)
-            checkpoint.history.append(_history_row(epoch, rate, losses, scores, time.perf_counter() - began))
+            row = {"epoch": epoch + 1, "lr": schedule((epoch + 1) * batches.steps - 1), "loss": sum(losses.values())}
+            row |= {f"loss_{name}": value for name, value in losses.items() if len(losses) > 1}
+            row |= {f"validation_{name}": value for name, value in scores.items()}
+            checkpoint.history.append({**row, "seconds": round(time.perf_counter() - began, 3)})
             if final or checkpoint.due():
                 state = {"model": network_state(model), "optimizer": optimizer.state_dict()}
                 state |= {"extra": extra.state_dict()} if extra is not None else {}
@@ -249,10 +246,8 @@ def train(
 
 def check_reweight(config: Optimizer, likelihood: Likelihood) -> None:
     if config.reweight != "none" and not likelihood.reweightable:
-        raise InputError(
-            f"optimizer.reweight={config.reweight} is for two classes, not for {likelihood}",
-            hint="Set optimizer.reweight=none.",
-        )
+        hint = "Set optimizer.reweight=none."
+        raise InputError(f"optimizer.reweight={config.reweight} is for two classes, not for {likelihood}", hint=hint)
 
 
 class TrainedByObjective:
@@ -266,7 +261,6 @@ class TrainedByObjective:
     def fit(
         cls, model: nn.Module, batches: Batches, run: TrainingRun, checkpoint: Checkpoint, likelihood: Likelihood
     ) -> Any:
-        """Build the posterior, train it and return that of the selected epoch."""
         posterior = cls.build(model, run, likelihood)
         optimizer, objective = cls.optimizer(posterior, run), cls.objective(posterior, batches, run)
         return train(posterior, batches, run, checkpoint, objective=objective, optimizer=optimizer)
@@ -316,19 +310,6 @@ def _resume(
     return epoch, best
 
 
-def _history_row(
-    epoch: int, rate: float, losses: dict[str, float], scores: dict[str, float], seconds: float
-) -> dict[str, float]:
-    return {
-        "epoch": epoch + 1,
-        "lr": rate,
-        "loss": sum(losses.values()),
-        **{f"loss_{name}": value for name, value in losses.items() if len(losses) > 1},
-        **{f"validation_{name}": value for name, value in scores.items()},
-        "seconds": round(seconds, 3),
-    }
-
-
 def _epoch(
     model: nn.Module,
     batches: Batches,
@@ -347,14 +328,11 @@ def _epoch(
     model.train()
     step = epoch * batches.steps
     for images, labels in batches.epoch(epoch, ranks.rank, ranks.count):
-        rate = schedule(step)
+        rate, limits, accumulate = schedule(step), batches.limits, run.optimizer.accumulate
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("lr_factor", 1.0)
         batch = describe_batch(labels, step, batches, run.optimizer.reweight)
-        parts = gradients(
-            objective, model, optimizer, images, labels, batch, noise, batches.limits,
-            run.optimizer.accumulate,
-        )  # fmt: skip
+        parts = gradients(objective, model, optimizer, images, labels, batch, noise, limits, accumulate)
         losses.record(parts, step)
         distributed.sum_gradients(p for group in optimizer.param_groups for p in group["params"])
         optimizer.step()

@@ -97,8 +97,7 @@ def sample_seeds(samples: int, generator: torch.Generator) -> list[int]:
 
     Processes that share a prediction call it for the batches that they leave to others (`prediction.py`).
     """
-    most = 2**63 - 1
-    seeds: list[int] = torch.randint(most, (samples,), generator=generator, device=generator.device).tolist()
+    seeds: list[int] = torch.randint(2**63 - 1, (samples,), generator=generator, device=generator.device).tolist()
     return seeds
 
 

@@ -66,8 +66,7 @@ def predict_rows(
             images, _ = next(loaded)
             state = generator.get_state()
             # Where its memory runs out, a batch is cut, and each part draws noise of its own.
-            attempt = partial(in_parts, images)
-            parts[start] = with_less(attempt, begin_again, limits, work, len(images), device)
+            parts[start] = with_less(partial(in_parts, images), begin_again, limits, work, len(images), device)
         else:
             sample_seeds(samples, generator)
         start += len(chunk)
@@ -121,8 +120,6 @@ def validation_scores(
     images = Cases(label, prob).weighted()
     scores = {"auroc": float(auroc_of(images)), "nll": float(nll_of(images))}
     if math.isnan(scores["auroc"]) and run.optimizer.select == "auroc":
-        raise InputError(
-            "the validation split holds one class only, so that no AUROC can choose the epoch",
-            hint="Set optimizer.select=nll.",
-        )
+        hint = "Set optimizer.select=nll."
+        raise InputError("the validation split holds one class only, so that no AUROC can choose the epoch", hint=hint)
     return scores
