@@ -24,15 +24,8 @@ from numpy.typing import NDArray
 from retinabench.core.errors import QUIET, Progress
 from retinabench.data.dataset import SPLITS, Records, referable
 from retinabench.data.prepared import Prepared
-from retinabench.inspection.duplicates import (
-    LEAST,
-    CopyGroup,
-    OriginalFiles,
-    Pixels,
-    duplicate_groups,
-    original_files,
-    read_pixels,
-)
+from retinabench.inspection import duplicates
+from retinabench.inspection.duplicates import LEAST, CopyGroup, OriginalFiles, Pixels, duplicate_groups, original_files
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.pages import Finding
 from retinabench.reports.toolkit.tables import join_names
@@ -51,7 +44,6 @@ class Classes:
 
 
 def classes_of(data: Prepared) -> Classes:
-    """Return the grades, or the labels where the records hold placeholders for grades."""
     return Classes("grade", GRADES, data.records.grade) if data.graded else Classes("label", LABELS, data.label)
 
 
@@ -125,7 +117,6 @@ def camera_rows(records: Records, files: OriginalFiles | None) -> Iterator[Camer
 
 
 def leaks(records: Records) -> Iterator[Leak]:
-    """Yield the pairs of splits that share patients."""
     names = split_names(records)
     people, patient = np.unique(records.patient_id, return_inverse=True)
     eyes = {side: records.eye == side for side in ("left", "right")}
@@ -226,7 +217,7 @@ class Inspection:
 
 def inspect_data(data: Prepared, *, read_images: bool, progress: Progress = QUIET) -> Inspection:
     files, classes = original_files(data), classes_of(data)
-    pixels = read_pixels(data, progress) if read_images else None
+    pixels = duplicates.read_pixels(data, progress) if read_images else None
     digests = files.sha256 if files is not None else None
     records = data.records
     groups = duplicate_groups(data, split_names(records), classes.of_row, digests, pixels, progress)

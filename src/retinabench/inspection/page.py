@@ -27,19 +27,9 @@ from retinabench.inspection.duplicates import BLURRED, CORRELATED, EVENLY, CopyG
 from retinabench.inspection.inspection import Inspection, Outlier, findings, inspect_data, split_names
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit import tables as toolkit
 from retinabench.reports.toolkit.pages import Fact, counted
-from retinabench.reports.toolkit.tables import (
-    COUNT,
-    THREE_DIGITS,
-    Block,
-    Cell,
-    Column,
-    NumberFormat,
-    Row,
-    Table,
-    join_names,
-    plain,
-)
+from retinabench.reports.toolkit.tables import COUNT, THREE_DIGITS, Block, Cell, Column, NumberFormat, Row, Table, plain
 
 COLUMNS, ROWS = 6, 4
 SIDE, LINE, GAP = 160, 15, 10
@@ -64,7 +54,6 @@ class Tile:
 
 
 def contact_sheet(title: str, tiles: Sequence[Tile]) -> bytes:
-    """Return a contact sheet of `tiles`, six to a row, as the bytes of a PNG."""
     rows = -(-len(tiles) // COLUMNS)
     height = SIDE + 2 * LINE + GAP
     page = Image.new("RGB", (COLUMNS * (SIDE + GAP) + GAP, 40 + rows * height), PAPER)
@@ -82,7 +71,6 @@ def contact_sheet(title: str, tiles: Sequence[Tile]) -> bytes:
 
 
 def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:
-    """Return an image (S, S, 3) at most `side` pixels wide."""
     small = Image.fromarray(np.ascontiguousarray(image))
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return small
@@ -144,7 +132,6 @@ def page(found: Inspection, groups: Sequence[ImageGroup]) -> str:
 
 
 def markdown(found: Inspection, groups: Sequence[ImageGroup]) -> str:
-    """Return the data card as Markdown, with links to the contact sheets beside it."""
     return pages.render("card.md.j2", {**_context(found), "groups": groups}, package=PACKAGE)
 
 
@@ -160,7 +147,6 @@ def _context(found: Inspection) -> dict[str, object]:
 
 
 def tables(found: Inspection) -> Iterator[Table]:
-    """Yield the tables of the card that have rows; long ones are cut, and their notes say so."""
     for make in (_splits, _cameras, _copies, _leaks, _outliers, _bad):
         table = make(found)
         [block] = table.blocks
@@ -174,7 +160,6 @@ def tables(found: Inspection) -> Iterator[Table]:
 def _table(
     header: str, caption: str, texts: Sequence[str], numbers: Sequence[str], rows: list[Row], note: str = ""
 ) -> Table:
-    """Return a table whose columns of text stand before those of numbers."""
     columns = [*(Column(name, text=True) for name in texts), *(Column(name) for name in numbers)]
     return Table.of(caption, columns, rows, row_header=header, note=note)
 
@@ -207,7 +192,7 @@ def _copies(found: Inspection) -> Table:
             how = pair.alignment
             numbers = (1.0,) * 3 if how is None else (how.correlation, how.quarter, how.blurred)
             cells = [*map(Cell, texts), *(Cell.number(number, form=THREE_DIGITS) for number in numbers)]
-            rows.append(Row(join_names([str(image_id[row]) for row in pair.rows]), cells))
+            rows.append(Row(toolkit.join_names([str(image_id[row]) for row in pair.rows]), cells))
     texts = ("Splits", f"{found.classes.noun.capitalize()}s", "Evidence")
     return _table("Images", "Copies", texts, ("Correlation", "In blocks", "Blurred"), rows, COPIES_NOTE)
 
@@ -365,13 +350,11 @@ def _tiles(found: Inspection, rows: list[int], said: list[str]) -> list[Tile]:
 
 
 def _differs(group: CopyGroup, pair: CopyPair) -> bool:
-    """Whether the images of a pair are of different splits or classes."""
     one, other = (group.facts(row) for row in pair.rows)
     return one != other
 
 
 def _tiles_of_pair(found: Inspection, group: CopyGroup, pair: CopyPair) -> Iterator[Tile]:
-    """Yield both images of a pair; the second one's text has the evidence."""
     bad = _differs(group, pair)
     for row, said in zip(pair.rows, (pair.kind, evidence(pair)), strict=True):
         split, number = group.facts(row)
@@ -384,7 +367,6 @@ def _title(what: str, shown: int, total: int, noun: str) -> str:
 
 
 def inspect_lines(path: Path, out: Path | None = None, seed: int = 0, progress: Progress = QUIET) -> Iterator[str]:
-    """Yield lines about a predictions file, a run folder or a prepared folder."""
     if (path / "prepare.json").is_file():
         data = open_prepared(path)
         if out is not None:
@@ -407,7 +389,6 @@ def inspect_lines(path: Path, out: Path | None = None, seed: int = 0, progress: 
 
 
 def _inspection(found: Inspection) -> Iterator[str]:
-    """Yield the contents of a prepared data set and the findings."""
     data = found.data
     what = f"images of {data.size} px" if data.table is None else f"rows of {data.table.num_columns} features"
     yield f"data set {data.name}, {len(data.records):,} {what}, fingerprint {data.fingerprint[:12]}"

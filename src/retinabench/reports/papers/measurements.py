@@ -145,11 +145,10 @@ def rebalanced(test: Predictions) -> Predictions | None:
 def retained_weight(w: Weighted, share: float) -> Floats:
     """Return (N,) weights, in the order of the cases, that retain this share of the mass; ties are shared evenly."""
     at = w.locate(np.array([share * w.total]))
-    block, fraction = at.block, at.fraction
-    starts = np.concatenate(([0], w.cases.ends + 1))
+    start, end = np.concatenate(([0], w.cases.ends + 1))[at.block[0] :][:2]
     weight = w.weight.copy()
-    weight[starts[block[0]] : starts[block[0] + 1]] *= fraction[0]
-    weight[starts[block[0] + 1] :] = 0
+    weight[start:end] *= at.fraction[0]
+    weight[end:] = 0
     return weight
 
 
@@ -178,8 +177,7 @@ def _published(test: Predictions, seed: int) -> Measurements:
             kept = published.order_of(uncertainty)[: int(share * len(rows))]
             if 0 < label[kept].sum() < len(kept):
                 curve_of_kept = roc_curve(label[kept], prob[kept])
-                sensitivity = published.sensitivity_at_nearest(curve_of_kept, RATES["published"])
-                out.roc[name, share] = sensitivity
+                out.roc[name, share] = published.sensitivity_at_nearest(curve_of_kept, RATES["published"])
     return out
 
 
@@ -233,6 +231,10 @@ class TaskResults:
         """Task, data set and criterion as part of a file name, such as `country-shift-tuned-in-domain`."""
         words = (_CRITERION_SLUGS.get(part, part) for part in (self.task, self.dataset, self.criterion))
         return "-".join(re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words if word)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"task": self.task, "dataset": self.dataset, "criterion": self.criterion}
 
     def title(self, criterion: bool = True) -> str:
         task = task_title(self.task) + (f" on {self.dataset}" if self.dataset else "")
@@ -302,7 +304,13 @@ def origin(predictions: Predictions, labels: Mapping[str, str]) -> Origin:
     seeds = metadata.get("member_seeds")
 
     def integer(name: str) -> int | None:
-        return _integer(stated[name], name, predictions.source)
+        if (value := stated[name]) in (None, ""):
+            return None
+        try:
+            return int(str(value))
+        except ValueError:
+            problem = f"states {name} = {value!r}, which is not a whole number"
+            raise InputError(problem, file=predictions.source, hint="Correct it with --labels.") from None
 
     return Origin(
         method=str(labels.get("method") or metadata.get("title") or metadata.get("method") or stem),
@@ -316,16 +324,6 @@ def origin(predictions: Predictions, labels: Mapping[str, str]) -> Origin:
         members=integer("members") or 1,
         member_seeds=tuple(seeds) if isinstance(seeds, list) else (),
     )
-
-
-def _integer(value: object, name: str, source: str | None) -> int | None:
-    if value is None or value == "":
-        return None
-    try:
-        return int(str(value))
-    except ValueError:
-        hint = "Correct it with --labels."
-        raise InputError(f"states {name} = {value!r}, which is not a whole number", file=source, hint=hint) from None
 
 
 def read_labels(path: Path | None, files: Sequence[Path]) -> Mapping[Path, Mapping[str, str]]:

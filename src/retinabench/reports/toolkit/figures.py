@@ -145,9 +145,9 @@ class Panel:
         return found is not None and int(found[1]) > PHONE
 
     @classmethod
-    def of(cls, figure: Figure, name: str, heading: str, description: str) -> Panel:
+    def of(cls, figure: Figure, name: str, heading: str, description: str, title: str = "", caption: str = "") -> Panel:
         """Return a figure under its heading; `name` is unique on the page, `description` is for screen readers."""
-        return cls(heading, to_svg(figure, name, title=heading, description=description))
+        return cls(heading, to_svg(figure, name, title=title or heading, description=description), caption)
 
 
 @contextlib.contextmanager
