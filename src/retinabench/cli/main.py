@@ -386,12 +386,10 @@ class _Shown:
             yield segment if segment.control else segment._replace(text=visible(segment.text))
 
 
-def print_table(table: RenderableType, console: Console | None = None) -> None:
-    if console is None:
-        from rich.console import Console as Screen
+def print_table(table: RenderableType) -> None:
+    from rich.console import Console
 
-        console = Screen()
-    console.print(_Shown(table))
+    Console().print(_Shown(table))
 
 
 def say(line: object = "", *, error: bool = False, flush: bool = False) -> None:

@@ -631,15 +631,11 @@ def _number_instead(name: str, text: str) -> str | None:
 def _lists(source: str | None, name: str, column: pa.Array) -> NDArray[np.float64]:
     """(N, S) from a column of lists, all of one length."""
     check = Check(source)
-    if not (
-        pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
-    ):
-        single = (
-            "Name a column of single numbers 'prob'."
-            if name == "probs"
-            else "In a CSV they are grade_prob_0 to grade_prob_4."
-        )
-        raise check.fail(name, None, "does not hold lists of numbers", single)
+    kinds = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list
+    if not any(is_kind(column.type) for is_kind in kinds):
+        single = {"probs": "Name a column of single numbers 'prob'."}
+        hint = single.get(name, "In a CSV they are grade_prob_0 to grade_prob_4.")
+        raise check.fail(name, None, "does not hold lists of numbers", hint)
     lengths = np.asarray(pa.compute.list_value_length(column))
     if len(lengths) == 0:
         return np.empty((0, 1))

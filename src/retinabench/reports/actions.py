@@ -25,7 +25,7 @@ from retinabench.metrics.follow_up import Visits, Watched, first_alarm
 from retinabench.metrics.monitoring import LEVEL, drift_evidence
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, percent, to_terminal
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, percent
 
 LOG = "log.jsonl"
 SCHEMA = "retinabench.apply/1"
@@ -170,4 +170,4 @@ def apply_summary(found: Applied) -> Group:
             f"evidence of another probability or uncertainty is {evidence:.3g}, and the alarm is raised at {1 / LEVEL:g}. Without a "
             f"change it is ever raised with probability {percent(LEVEL)} at most. Errors of which the model is sure leave no trace in it."
         )
-    return Group(*(Text(line, style="bold") for line in heads), to_terminal(table), *map(Text, lines))
+    return Group(*(Text(line, style="bold") for line in heads), table, *map(Text, lines))

@@ -478,13 +478,13 @@ def clinic_summary(report: ScreeningReport) -> Group:
             facts.append(("Ungradable", say.ungradable(answer)))
         parts += [*(Text.assemble((f"{name}: ", "bold"), _plain(text)) for name, text in facts), Text("")]
         if images := answer.one.missed.images:
-            parts.append(tables.to_terminal(missed_table(answer, images[:MISSED])))
+            parts.append(missed_table(answer, images[:MISSED]))
             if len(images) > MISSED:
                 parts.append(Text(f"and {len(images) - MISSED} more: --json or --out lists them all\n"))
-        parts.append(tables.to_terminal(rates_table(answer, report)))
+        parts.append(rates_table(answer, report))
         if answer.one.subgroups is not None and answer.one.subgroups.groups:
-            parts.append(tables.to_terminal(_groups_table(answer, answer.one.subgroups.groups)))
-        parts.append(tables.to_terminal(predictive_table(answer)))
+            parts.append(_groups_table(answer, answer.one.subgroups.groups))
+        parts.append(predictive_table(answer))
     return Group(*parts)
 
 
@@ -504,7 +504,7 @@ def _plain(text: Markup) -> str:
     return " ".join(text.striptags().split())
 
 
-def plan_table(plan: StudyPlan) -> Group:
+def plan_table(plan: StudyPlan) -> Table:
     columns = [Column("patients"), Column("images"), Column("referable\nimages"), Column("design\neffect")]
     rows = []
     for name, one in sorted(plan.requirements.items(), key=lambda item: -item[1].patients):
@@ -517,7 +517,7 @@ def plan_table(plan: StudyPlan) -> Group:
         most = plan.requirements.get("both_above") or max(asked, key=lambda one: one.patients)
         caption = f"{most.patients:,} patients are needed for a {most.question}.\n{caption}"
     sources = "; ".join(dict.fromkeys(one.source for one in plan.requirements.values()))
-    return tables.to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
+    return Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}.")
 
 
 CONTENTS = (

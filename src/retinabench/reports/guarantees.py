@@ -25,7 +25,7 @@ from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import WIDTH, Panel, canvas, drawing, save
 from retinabench.reports.toolkit.pages import Fact, capitalise
-from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, Row, Table, percent, to_terminal
+from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, Row, Table, percent
 
 LABELS = SET_LABELS | {"validation": "Validation"}
 ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")
@@ -93,7 +93,7 @@ def summary(found: Rule | Within) -> Group:
     shown: list[RenderableType] = [Text(headline(found), style="bold")] if isinstance(found, Within) else []
     for part in parts_of(found):
         shown += [Text(f"\n{part.name}", style="bold")] if part.name else []
-        shown += [*map(Text, part.lines), *([to_terminal(part.table)] if part.table else [])]
+        shown += [*map(Text, part.lines), *([part.table] if part.table else [])]
     return Group(*shown)
 
 

@@ -82,9 +82,9 @@ def _dated(axes: Axes) -> None:
 
 
 def monitor_tables(result: Monitoring) -> Group:
-    tables = [evidence_table(result), windows_table(result, LATEST)]
     lines = "\n".join(f"{one.lead} {one.text}" for one in findings(result))
-    return Group(Text(headline(result), style="bold"), *map(toolkit.to_terminal, tables), Text(lines))
+    head, evidence = Text(headline(result), style="bold"), evidence_table(result)
+    return Group(head, evidence, windows_table(result, LATEST), Text(lines))
 
 
 def evidence_table(result: Monitoring) -> Table:

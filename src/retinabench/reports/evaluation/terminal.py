@@ -26,7 +26,7 @@ from retinabench.metrics.rejection import Rejections
 from retinabench.reports import grades
 from retinabench.reports.toolkit import tables as toolkit
 from retinabench.reports.toolkit.pages import counted, macros
-from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Quantity, Row, Table, p_value, to_terminal
+from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Quantity, Row, Table, p_value
 
 if TYPE_CHECKING:
     from retinabench.metrics.comparison import Comparison
@@ -67,18 +67,18 @@ def scores_table(
     note = f"Per {unit}. Below each value: its 95 % interval over patients"
     note += " (of several seeds the mean of theirs); ± its standard error over seeds." if seeds else "."
     lines = [Text(re.sub(r"\bimage(s?)\b", rf"{unit}\1", line) + "\n") for line in said]
-    return Group(*lines, to_terminal(Table("", blocks, note=note)), *_grade_tables(groups))
+    return Group(*lines, Table("", blocks, note=note), *_grade_tables(groups))
 
 
-def _grade_tables(groups: Mapping[str, Sequence[Scores]]) -> list[Group]:
-    tables = []
+def _grade_tables(groups: Mapping[str, Sequence[Scores]]) -> list[Table]:
+    tables: list[Table] = []
     for name, files in groups.items():
         found = {key: [own for one in files if key in one.sets and (own := one[key].grades)] for key in SETS}
         known = {SET_LABELS[key]: seeds for key, seeds in found.items() if seeds}
         if known:
             caption = "Grades" if len(groups) == 1 else f"Grades: {name}"
             sets = (grades.sets_table(label, seeds[0], subgroups=False) for label, seeds in known.items())
-            tables += [to_terminal(table) for table in (grades.scores_table(caption, known), *sets) if table]
+            tables += [table for table in (grades.scores_table(caption, known), *sets) if table]
     return tables
 
 
@@ -132,7 +132,7 @@ def _differences(found: Comparison) -> Group:
         for name, score in one.scores.items()
         if score.non_inferior is not None
     ]
-    return Group(*margins, to_terminal(Table("", blocks, note=note)))
+    return Group(*margins, Table("", blocks, note=note))
 
 
 def recalibration_table(found: Comparison, method: str) -> Group:
@@ -149,7 +149,7 @@ def recalibration_table(found: Comparison, method: str) -> Group:
 
 def rejections_table(method: str, found: Mapping[str, Rejections]) -> Group:
     tables = [rejection_tables(one, f"{method}, {SET_LABELS[key].lower()}") for key, one in found.items()]
-    return Group(*(to_terminal(table) for of_set in tables for table in of_set))
+    return Group(*(table for of_set in tables for table in of_set))
 
 
 def rejection_tables(one: Rejections, caption: str) -> list[Table]:

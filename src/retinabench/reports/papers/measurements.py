@@ -22,7 +22,7 @@ import csv
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -387,19 +387,21 @@ def collect(
         group.runs.append(measured)
         group.tests.append(tests[k])
         group.seeds.append(one.member_seeds or (None if one.seed is None else (one.seed,)))
+    tasks: dict[tuple[str, str, str], list[MethodRuns]] = {}
+    for place, group in groups.items():
+        tasks.setdefault((place.task, place.dataset, place.criterion), []).append(group)
     notes = tuple(dict.fromkeys(note for test in tests for note in test.notes))
     if any(test.patient_id is None for test in tests):
         notes += ("no patient_id: every image is its own cluster, errors and intervals may be too narrow",)
     if rules == "corrected":
         with progress.track("Comparing", len(paths), unit="files") as advance:
-            _rank(groups, bootstrap, seed, advance)
-    return Collection(_results(groups), rules, bootstrap, seed, len(paths), notes)
+            _rank(tasks.values(), bootstrap, seed, advance)
+    return Collection([_results(*task) for task in tasks.items()], rules, bootstrap, seed, len(paths), notes)
 
 
-def _rank(groups: Mapping[Origin, MethodRuns], bootstrap: int, seed: int, advance: Advance) -> None:
+def _rank(tasks: Iterable[list[MethodRuns]], bootstrap: int, seed: int, advance: Advance) -> None:
     """Compare the methods of each task, data set and criterion by all numbers; `advance` is told the number of files done."""
-    for key in dict.fromkeys((place.task, place.dataset, place.criterion) for place in groups):
-        own = [one for place, one in groups.items() if (place.task, place.dataset, place.criterion) == key]
+    for own in tasks:
         stated = {one.label: [seeds for seeds in one.seeds if seeds is not None] for one in own}
         seeds = {one.label: stated[one.label] for one in own if None not in one.seeds}
         tests = {one.label: one.tests for one in own}
@@ -497,16 +499,11 @@ def _measured(
     return [one for one in found if one is not None]
 
 
-def _results(groups: Mapping[Origin, MethodRuns]) -> list[TaskResults]:
-    results = []
-    for key in dict.fromkeys((place.task, place.dataset, place.criterion) for place in groups):
-        methods = [group for place, group in groups.items() if (place.task, place.dataset, place.criterion) == key]
-        bases = list(dict.fromkeys(method.base for method in methods))
-        methods.sort(key=lambda method: (bases.index(method.base), method.ensemble))
-        standard = [method for method in methods if method.blur in (None, STANDARD_BLUR)]
-        blurs: dict[str, set[int]] = {}
-        for method in methods:
-            blurs.setdefault(method.name, set()).add(method.blur or STANDARD_BLUR)
-        variants = [method for method in methods if len(blurs[method.name]) > 1]
-        results.append(TaskResults(*key, standard, variants))
-    return results
+def _results(key: tuple[str, str, str], methods: list[MethodRuns]) -> TaskResults:
+    bases = list(dict.fromkeys(method.base for method in methods))
+    methods.sort(key=lambda method: (bases.index(method.base), method.ensemble))
+    standard = [method for method in methods if method.blur in (None, STANDARD_BLUR)]
+    blurs: dict[str, set[int]] = {}
+    for method in methods:
+        blurs.setdefault(method.name, set()).add(method.blur or STANDARD_BLUR)
+    return TaskResults(*key, standard, [method for method in methods if len(blurs[method.name]) > 1])
