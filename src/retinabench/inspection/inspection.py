@@ -43,10 +43,6 @@ class Classes:
     of_row: NDArray[np.int8]  # the class of each record, (N,)
 
 
-def classes_of(data: Prepared) -> Classes:
-    return Classes("grade", GRADES, data.records.grade) if data.graded else Classes("label", LABELS, data.label)
-
-
 @dataclass(frozen=True)
 class SplitRow:
     """A split: numbers of images, patients and images per class (grade or label), and the share of referable images."""
@@ -216,10 +212,11 @@ class Inspection:
 
 
 def inspect_data(data: Prepared, *, read_images: bool, progress: Progress = QUIET) -> Inspection:
-    files, classes = original_files(data), classes_of(data)
+    # The labels, where the records hold placeholders for grades.
+    classes = Classes("grade", GRADES, data.records.grade) if data.graded else Classes("label", LABELS, data.label)
+    files = original_files(data)
     pixels = duplicates.read_pixels(data, progress) if read_images else None
-    digests = files.sha256 if files is not None else None
-    records = data.records
+    digests, records = files.sha256 if files is not None else None, data.records
     groups = duplicate_groups(data, split_names(records), classes.of_row, digests, pixels, progress)
     return Inspection(
         data, read_images, classes, files, list(split_rows(records, classes)), list(camera_rows(records, files)), groups,

@@ -29,7 +29,7 @@ from retinabench.predictions.io import read_predictions
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit import tables as toolkit
 from retinabench.reports.toolkit.pages import Fact, counted
-from retinabench.reports.toolkit.tables import COUNT, THREE_DIGITS, Block, Cell, Column, NumberFormat, Row, Table, plain
+from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, NumberFormat, Row, Table, plain
 
 COLUMNS, ROWS = 6, 4
 SIDE, LINE, GAP = 160, 15, 10
@@ -125,9 +125,8 @@ class ImageGroup:
 
 def page(found: Inspection, groups: Sequence[ImageGroup]) -> str:
     """Return the data card as HTML: no script, nothing from the network, every text escaped."""
-    divided = {
-        name: [one for one in groups if one.by_class == of] for name, of in (("problems", False), ("classes", True))
-    }
+    parts = {"problems": False, "classes": True}
+    divided = {name: [one for one in groups if one.by_class == of] for name, of in parts.items()}
     return pages.render("inspection.html.j2", _context(found) | divided, package=PACKAGE)
 
 
@@ -167,7 +166,10 @@ def _table(
 def _splits(found: Inspection) -> Table:
     counted = [f"{found.classes.noun.capitalize()} {k}" for k in range(len(found.classes.names))]
     rows = [
-        Row(row.split, [*map(_count, (row.images, row.patients, *row.classes)), Cell.number(row.referable, form=SHARE)])
+        Row(
+            row.split,
+            [*map(Cell.count, (row.images, row.patients, *row.classes)), Cell.number(row.referable, form=SHARE)],
+        )
         for row in found.splits
     ]
     return _table("Split", "Splits", (), ("Images", "Patients", *counted, "Referable"), rows)
@@ -176,7 +178,7 @@ def _splits(found: Inspection) -> Table:
 def _cameras(found: Inspection) -> Table:
     rows = []
     for row in found.cameras:
-        counts = [_count(row.images), _count(round(row.median_bytes / 1000))]
+        counts = [Cell.count(row.images), Cell.count(round(row.median_bytes / 1000))]
         cells = [Cell(f"{row.width} × {row.height}"), *counts, Cell.number(row.referable, form=SHARE)]
         rows.append(Row(row.domain.replace("_", "-"), cells))
     return _table("Domain", "Cameras", ("Pixels",), ("Images", "Median kB", "Referable"), rows, CAMERAS_NOTE)
@@ -203,15 +205,13 @@ def evidence(pair: CopyPair) -> str:
     if how is None:
         return pair.kind
     degrees = 180 - (180 - round(how.degrees)) % 360  # a half turn either way is one by 180°
-    moved = ["mirrored"] * how.mirrored
-    moved += [f"turned by {plain(degrees, 0)}°"] * (degrees != 0)
-    moved += [f"scaled by {how.scale:.2f}"] * (how.scale != 1)
-    return ", ".join([pair.kind, *moved])
+    moved = [f"turned by {plain(degrees, 0)}°"] * (degrees != 0) + [f"scaled by {how.scale:.2f}"] * (how.scale != 1)
+    return ", ".join([pair.kind, *["mirrored"] * how.mirrored, *moved])
 
 
 def _leaks(found: Inspection) -> Table:
     rows = [
-        Row(" and ".join(leak.splits), [*map(_count, (leak.patients, leak.fellow_eyes, leak.images))])
+        Row(" and ".join(leak.splits), [*map(Cell.count, (leak.patients, leak.fellow_eyes, leak.images))])
         for leak in found.leaks
     ]
     numbers = ("Patients in both", "By a fellow eye", "Images of the second")
@@ -231,10 +231,6 @@ def _bad(found: Inspection) -> Table:
     bad = found.files.bad if found.files is not None else ()
     rows = [Row(one.image_id, [Cell(one.source), Cell(one.reason)]) for one in bad]
     return _table("Image", "Not prepared", ("File", "Reason"), (), rows)
-
-
-def _count(number: int) -> Cell:
-    return Cell.number(number, form=COUNT)
 
 
 def _facts(name: str) -> list[Fact]:

@@ -61,7 +61,7 @@ def status_of(folder: Path) -> list[CertificateStatus]:
             problem = f"refused or damaged: {error.problem}"
             states.append(CertificateStatus(name, False, problem, (), 0, 0, "", "", "", sheet, ""))
             continue
-        own = {out: mine for out, log in logs if (mine := [line for line in log if line["certificate"] == digest])}
+        own = {out: of_log for out, log in logs if (of_log := [line for line in log if line["certificate"] == digest])}
         alarms = [alarm for out, mine in own.items() if (alarm := judged(mine, rule, out).alarm) is not None]
         lines = [line for mine in own.values() for line in mine]
         mine = [one for one in watched if one[1].get("certificate") == digest]
