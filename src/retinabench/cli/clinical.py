@@ -13,7 +13,6 @@ from retinabench.core.errors import InputError
 from retinabench.core.files import sha256, write_json
 
 if TYPE_CHECKING:
-    from retinabench.metrics.clinical.screening import ScreeningReport
     from retinabench.metrics.guarantees.transfer import Transfer
     from retinabench.metrics.guarantees.triage import Triage
     from retinabench.predictions.table import Predictions
@@ -69,7 +68,8 @@ def clinic(
 ) -> None:
     """Say whether a model's uncertainty can drive referral: what is missed, what it costs, for whom it fails."""
     from retinabench.metrics.clinical.screening import clinic as screen
-    from retinabench.reports.clinic import clinic_summary
+    from retinabench.metrics.clinical.screening_table import policy_grid
+    from retinabench.reports.clinic import clinic_json, clinic_summary, write_clinic
 
     reader_rates, wanted = _pair("--reader", human), _pair("--goal", goal)
     (predictions,) = replace(reader, ungradable=True).read([file])
@@ -80,12 +80,9 @@ def clinic(
             images_per_hour=images_per_hour, subgroups=subgroup or None, population=population, harm=harm,
         )  # fmt: skip
         advance(1)
-    cli.print_result(clinic_summary(result), json, lambda: _json(result))
+    cli.print_result(clinic_summary(result), json, lambda: clinic_json(result))
     cli.print_notes(result.notes)
     if out is not None:
-        from retinabench.metrics.clinical.screening_table import policy_grid
-        from retinabench.reports.clinic import write_clinic
-
         with cli.progress_of(quiet).track("Trying other thresholds", 1, unit="file") as advance:
             grid = policy_grid(predictions, result.stated)
             advance(1)
@@ -101,12 +98,6 @@ def _pair(option_name: str, text: str) -> tuple[float, float]:
         problem = f"{option_name} {text} is not SENSITIVITY/SPECIFICITY"
         raise InputError(problem, hint="For example 0.9/0.95.") from None
     return sensitivity, specificity
-
-
-def _json(result: ScreeningReport) -> dict[str, object]:
-    from retinabench.reports.clinic import clinic_json  # draws figures, which the table does without
-
-    return clinic_json(result)
 
 
 Pilot = Annotated[Path | None, cli.argument("FILE", "Predictions of a pilot, from which what is not stated is read.")]
@@ -372,7 +363,7 @@ def monitor(
     from retinabench.metrics.actions import read_rule
     from retinabench.metrics.monitoring import monitor as watch
     from retinabench.predictions.table import notes_of_files
-    from retinabench.reports.monitoring import headline, monitor_tables
+    from retinabench.reports.monitoring import headline, monitor_tables, write_page
 
     certified = read_rule(certificate)
     predictions = replace(reader, unlabelled=True).read(files)
@@ -390,8 +381,6 @@ def monitor(
     notes = notes_of_files([str(file) for file in files], [one.notes for one in predictions])
     cli.print_notes((*notes, *result.notes))
     if out is not None:
-        from retinabench.reports.monitoring import write_page
-
         write_json(out / "monitor.json", result.to_dict() | about)
         cli.print_path(write_page(result, out), json)
     return cli.ExitCode.REFUTED if result.alarm else cli.ExitCode.DONE

@@ -71,7 +71,6 @@ class Asked:
     readers: cli.Readers = None
 
     def network(self, seed: int, progress: Progress) -> NetworkOptions:
-        """Return the options of the network."""
         from retinabench.concepts.trained_answers import NetworkOptions
         from retinabench.experiments.execution import Resources
 
@@ -299,7 +298,6 @@ def _examined(
     asked: Asked,
     progress: Progress,
 ) -> ExaminationReport | None:
-    """Examine whatever the options name; None where figures were drawn."""
     from retinabench.concepts.examine import examine_files
 
     if (bank is None) == (truth is None):

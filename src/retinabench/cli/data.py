@@ -97,7 +97,7 @@ def prepare(
         if (download, corrupt, labels) != (False, None, None):
             raise InputError("--download, --corrupt and --labels belong to images", hint="Leave them out.")
         roles = {role: name for role, name in (("label", label), ("patient", patient), ("split", split)) if name}
-        _prepare_table(out, source, roles, column, features, images, seed)
+        _prepare_table(out, source, roles, column or [], features, rows=images, seed=seed)
         return
     if (label, patient, features) != (None, None, None):
         raise InputError("--label, --patient and --features belong to 'table'", hint="Use --column ROLE=NAME.")
@@ -129,19 +129,13 @@ def prepare(
 
 
 def _prepare_table(
-    out: Path,
-    source: Path | None,
-    roles: dict[str, str],
-    column: list[str] | None,
-    features: str | None,
-    rows: int | None,
-    seed: int | None,
+    out: Path, source: Path | None, roles: dict[str, str], column: list[str], features: str | None, **drawn: int | None
 ) -> None:
     from retinabench.data.prepare import columns_of_roles
     from retinabench.data.tables import prepare_table
 
     names = None if features is None else [name.strip() for name in features.split(",")]
-    data, notes = prepare_table(out, source, {**columns_of_roles(column or ()), **roles}, names, rows=rows, seed=seed)
+    data, notes = prepare_table(out, source, {**columns_of_roles(column), **roles}, names, **drawn)
     assert data.table is not None
     cli.print_notes(notes)
     positive = int(data.label.sum())

@@ -37,7 +37,6 @@ def list_entries(
 
 
 def _described(kind: Kind) -> Mapping[str, str]:
-    """Return the names of a kind, each with one line about it."""
     if kind in ("presets", "studies", "spaces"):
         return _configurations(kind)
     from retinabench.data.registry import DATASETS, TASKS

@@ -259,15 +259,14 @@ def score(
     from retinabench.fidelity.leaderboard.files import make_evaluator, score_files
     from retinabench.fidelity.leaderboard.tables import groups_shown, task_table
     from retinabench.fidelity.targets.target import TARGETS
-    from retinabench.reports.toolkit.tables import to_terminal
 
     if task in density_names():
         found = board_of_draws(files, task, title)
-        cli.print_result(to_terminal(found.table()), json, found.to_dict)
+        cli.print_result(found.table(), json, found.to_dict)
         return
     evaluator = make_evaluator(TARGETS.find(task), data, reference, bootstrap, seed)
     scored = score_files(files, evaluator, keep=keep, title=title)
-    tables = (to_terminal(task_table(scored, group, terminal=True)) for group in groups_shown(scored))
+    tables = (task_table(scored, group, terminal=True) for group in groups_shown(scored))
     cli.print_result(Group(*tables), json, lambda: make_board([scored]).to_dict())
     _say_what_is_not_installed([evaluator.reference])
 
@@ -324,21 +323,17 @@ def board(
     quiet: cli.Silent = False,
 ) -> None:
     """Rank all submissions in some folders, with intervals, budget and usefulness beside them, as page and tables."""
-    from rich.console import Console
-
     from retinabench.fidelity.leaderboard.files import board_of
     from retinabench.fidelity.leaderboard.page import write_board
     from retinabench.fidelity.leaderboard.tables import ranking_tables, refused_table, task_table, usefulness_table
-    from retinabench.reports.toolkit.tables import to_terminal
 
     made = board_of(folders, data or (), reference or (), bootstrap, seed, cli.progress_of(quiet))
     page = write_board(made, out)
-    screen = Console()
     shown = (task_table(task, terminal=True) for task in made.tasks)
     densities = (one.table() for one in made.densities)
     for table in (*shown, usefulness_table(made.tasks), *ranking_tables(made), *densities, refused_table(made)):
         if table is not None:
-            cli.print_table(to_terminal(table), screen)
+            cli.print_table(table)
     cli.say(page)
     _say_what_is_not_installed([task.evaluator.reference for task in made.tasks])
 

@@ -56,7 +56,6 @@ def leaderboard(
 
     from retinabench.reports.leaderboard.board import SCHEMA, known_score, make_boards, read_entries
     from retinabench.reports.leaderboard.tables import TERMINAL, ranking_table
-    from retinabench.reports.toolkit.tables import to_terminal
 
     entries = read_entries(paths or [], benchmark)
     names = sorted({name for entry in entries for name in entry.predictions})
@@ -68,7 +67,7 @@ def leaderboard(
     if not boards:
         raise InputError("there is nothing to rank", hint="Name predictions: no baselines come with this benchmark.")
     tables = [
-        to_terminal(ranking_table(board, name, score))
+        ranking_table(board, name, score)
         for board in boards
         for name, found in board.sets.items()
         if score in found.scores

@@ -150,7 +150,6 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; the console script."""
     try:
         keep_memory()
         os.environ.update(sleeping_threads())  # before anything imports PyTorch
@@ -272,7 +271,6 @@ Verbs = Mapping[str, tuple[Callable[..., int | None], str]]
 
 
 def application(text: str) -> typer.Typer:
-    """Return an application without verbs."""
     return typer.Typer(
         help=text,
         no_args_is_help=True,
@@ -283,18 +281,15 @@ def application(text: str) -> typer.Typer:
 
 
 def add_verbs(app: typer.Typer, verbs: Verbs, group: str | None = None) -> None:
-    """Add verbs to an application."""
     for name, (function, example) in verbs.items():
         app.command(name, epilog=f"Example: {example}", rich_help_panel=group)(function)
 
 
 def argument(value: str, text: str) -> Any:
-    """Return an argument."""
     return typer.Argument(metavar=value, help=text)
 
 
 def flag(*names: str, help: str, **further: Any) -> Any:
-    """Return an option without a value."""
     return typer.Option(*names, metavar="", help=help, **further)
 
 
@@ -377,7 +372,6 @@ STANDARD_OUTPUT = Path("-")
 
 
 def progress_of(quiet: bool) -> Progress:
-    """Return what shows the progress of long work; nothing with `--quiet`."""
     return QUIET if quiet else Bars()
 
 
@@ -392,13 +386,10 @@ class _Shown:
             yield segment if segment.control else segment._replace(text=visible(segment.text))
 
 
-def print_table(table: RenderableType, console: Console | None = None) -> None:
-    """Print a table on standard output, or on a console."""
-    if console is None:
-        from rich.console import Console as Screen
+def print_table(table: RenderableType) -> None:
+    from rich.console import Console
 
-        console = Screen()
-    console.print(_Shown(table))
+    Console().print(_Shown(table))
 
 
 def say(line: object = "", *, error: bool = False, flush: bool = False) -> None:
@@ -430,7 +421,6 @@ def print_path(path: Path, json: Path | None = None) -> None:
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """Print notes on standard error, each one once."""
     for note in dict.fromkeys(notes):
         say(f"note: {note}", error=True)
 
@@ -540,11 +530,9 @@ class FileReader:
     ungradable: bool = False
 
     def read(self, paths: Sequence[Path]) -> list[Predictions]:
-        """Return the predictions of files; a run folder stands for the file in it."""
         return list(self.each(paths))
 
     def each(self, paths: Sequence[Path]) -> Iterator[Predictions]:
-        """Read one file after the other, as `read` does."""
         from retinabench.predictions.io import find_files, read_predictions
 
         files = find_files(paths)

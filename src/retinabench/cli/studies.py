@@ -105,7 +105,6 @@ def tune(
     from retinabench.experiments.search.ranking import ranking_table, write_figure, write_ranking
     from retinabench.experiments.search.search import search
     from retinabench.experiments.search.space import read_space
-    from retinabench.reports.toolkit.tables import to_terminal
 
     base = configured_run(config, overrides, data, shifted, task, method, seed, computing.precision())
     ranges, progress = read_space(space), cli.progress_of(quiet)
@@ -116,7 +115,7 @@ def tune(
     folder = out / f"{criterion}-{rules}"
     write_ranking(ranking, folder)
     write_figure(ranking, folder)
-    cli.print_table(to_terminal(ranking_table(ranking)))
+    cli.print_table(ranking_table(ranking))
     if ranking.first:  # says why where there is none
         cli.say(folder / "best.toml")
     if failed := sum(row.state == "failed" for row in ranking.rows):
@@ -172,10 +171,9 @@ def benchmark(
 
 def _show_status(definition: Study, folder: Path) -> None:
     from retinabench.experiments.study.status import read_status, status_lines, status_table
-    from retinabench.reports.toolkit.tables import to_terminal
 
     found = read_status(definition, folder)
-    cli.print_table(to_terminal(status_table(found)))
+    cli.print_table(status_table(found))
     for line in status_lines(found):
         cli.say(line)
 
@@ -185,7 +183,6 @@ def _show_plan(definition: Study, folder: Path, computing: Computing) -> None:
     from retinabench.experiments.engines.engine import LocalEngine
     from retinabench.experiments.execution import Resources
     from retinabench.experiments.study.plan import make_plan, plan_lines, plan_table
-    from retinabench.reports.toolkit.tables import to_terminal
 
     if computing.name == "ray":
         places, device = (computing.parallel, "cuda" if computing.gpus > 0 or computing.device == "cuda" else "cpu")
@@ -193,7 +190,7 @@ def _show_plan(definition: Study, folder: Path, computing: Computing) -> None:
         engine, device = computing.engine(QUIET), Resources(computing.device).torch_device().type
         places = engine.places if isinstance(engine, LocalEngine) else computing.parallel
     planned = make_plan(definition, folder, device, places)
-    cli.print_table(to_terminal(plan_table(planned)))
+    cli.print_table(plan_table(planned))
     for line in plan_lines(planned):
         cli.say(line)
 
@@ -202,13 +199,12 @@ def _compute(definition: Study, folder: Path, computing: Computing, progress: Pr
     from retinabench.experiments.study.benchmark import benchmark as run_benchmark
     from retinabench.experiments.study.sites import site_tables
     from retinabench.experiments.study.summary import summary_tables
-    from retinabench.reports.toolkit.tables import to_terminal
 
     engine = computing.engine(progress, definition.readers)
     # Sites share their test images, which the papers' tables would take for one data set with two truths.
     summary = run_benchmark(definition, folder, engine, progress, **({"writes": ()} if of_sites else {}))
     for table in site_tables(definition, summary, folder) if of_sites else summary_tables(summary):
-        cli.print_table(to_terminal(table))
+        cli.print_table(table)
     cli.print_notes(summary.notes)
     cli.say(folder / ("sites.md" if of_sites else "summary.md"))
 
@@ -237,14 +233,13 @@ def reproduce(
     from retinabench.experiments.study.benchmark import country_study
     from retinabench.experiments.study.benchmark import reproduce as run
     from retinabench.reports.papers.claims import claims_table
-    from retinabench.reports.toolkit.tables import to_terminal
 
     progress = cli.progress_of(quiet)
     study = country_study(source, out, network, overrides or (), size=size, draw=draw, progress=progress)
     if study.precision is None:
         study = study.model_copy(update={"precision": computing.precision()})
     summary, judged = run(study, out, computing.engine(progress, study.readers), progress)
-    cli.print_table(to_terminal(claims_table(judged)))
+    cli.print_table(claims_table(judged))
     cli.print_notes(summary.notes)
     cli.say(out / "tables" / "index.md")
     cli.say(out / "claims.md")

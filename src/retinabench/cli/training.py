@@ -149,7 +149,6 @@ def configured_run(
     precision: str | None = None,
     model: str | None = None,
 ) -> Run:
-    """Return the run that the options of a verb describe."""
     from retinabench.experiments.config import load_run
 
     named = {"method.name": method, "model.name": model}

@@ -17,18 +17,8 @@ from scipy.sparse.csgraph import connected_components
 from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import check
 from retinabench.data.prepared import Prepared
-from retinabench.inspection.alignment import (
-    FREQUENCIES,
-    RADII,
-    SMALLEST,
-    Alignment,
-    Spectrum,
-    align,
-    best_rotation,
-    detail_of,
-    magnitudes,
-    spectrum,
-)
+from retinabench.inspection import alignment
+from retinabench.inspection.alignment import FREQUENCIES, RADII, SMALLEST, Alignment, Spectrum, align, detail_of
 from retinabench.predictions.io import read_table
 
 NAME = "files.parquet"
@@ -104,7 +94,7 @@ def read_pixels(data: Prepared, progress: Progress = QUIET) -> Pixels:
         for start in range(0, len(data.records), CHUNK):
             images = data.images(np.arange(start, min(start + CHUNK, len(data.records))))
             parts.append(_statistics(images))
-            spectra[start : start + CHUNK] = [spectrum(detail_of(image, whole=whole)) for image in images]
+            spectra[start : start + CHUNK] = [alignment.spectrum(detail_of(image, whole=whole)) for image in images]
             data.release()
             advance(len(images))
     brightness, sharpness, digest = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -124,7 +114,6 @@ def _statistics(images: NDArray[np.uint8]) -> tuple[Floats, Floats, NDArray[np.b
 
 
 def _inside(image: NDArray[np.uint8]) -> Image.Image:
-    """Return the grey square inside the field of view of an image (S, S, 3), reduced to below 256 pixels."""
     side = len(image)
     margin = round(MARGIN * side)
     inside = np.ascontiguousarray(image[margin : side - margin, margin : side - margin])
@@ -223,7 +212,7 @@ def rotated_pairs(spectra: Spectrum, pairs: Pairs) -> Iterator[tuple[int, int, b
     """Yield the pairs (P, 2) whose spectra correlate at some rotation: rows, whether mirrored, and degrees."""
     for start in range(0, len(pairs), PAIRS):
         some = pairs[start : start + PAIRS]
-        at, flip, degrees = best_rotation(spectra[some[:, 0]], spectra[some[:, 1]])
+        at, flip, degrees = alignment.best_rotation(spectra[some[:, 0]], spectra[some[:, 1]])
         for k in np.flatnonzero(at >= ROTATED):
             yield int(some[k, 0]), int(some[k, 1]), bool(flip[k]), float(degrees[k])
 
@@ -271,7 +260,7 @@ def _same_retinas(data: Prepared, pixels: Pixels, rows: NDArray[np.intp], progre
     if len(rows) <= COMPARED:
         likely: Pairs = np.stack(np.triu_indices(len(rows), 1), axis=1)
     else:
-        likely = likely_pairs(magnitudes(pixels.spectra[rows]))
+        likely = likely_pairs(alignment.magnitudes(pixels.spectra[rows]))
     rotated = list(rotated_pairs(pixels.spectra, rows[likely]))
 
     @lru_cache(maxsize=512)

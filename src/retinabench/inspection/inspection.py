@@ -24,15 +24,8 @@ from numpy.typing import NDArray
 from retinabench.core.errors import QUIET, Progress
 from retinabench.data.dataset import SPLITS, Records, referable
 from retinabench.data.prepared import Prepared
-from retinabench.inspection.duplicates import (
-    LEAST,
-    CopyGroup,
-    OriginalFiles,
-    Pixels,
-    duplicate_groups,
-    original_files,
-    read_pixels,
-)
+from retinabench.inspection import duplicates
+from retinabench.inspection.duplicates import LEAST, CopyGroup, OriginalFiles, Pixels, duplicate_groups, original_files
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.pages import Finding
 from retinabench.reports.toolkit.tables import join_names
@@ -48,11 +41,6 @@ class Classes:
     noun: str  # `grade` or `label`
     names: tuple[str, ...]  # the name of each class
     of_row: NDArray[np.int8]  # the class of each record, (N,)
-
-
-def classes_of(data: Prepared) -> Classes:
-    """Return the grades, or the labels where the records hold placeholders for grades."""
-    return Classes("grade", GRADES, data.records.grade) if data.graded else Classes("label", LABELS, data.label)
 
 
 @dataclass(frozen=True)
@@ -125,7 +113,6 @@ def camera_rows(records: Records, files: OriginalFiles | None) -> Iterator[Camer
 
 
 def leaks(records: Records) -> Iterator[Leak]:
-    """Yield the pairs of splits that share patients."""
     names = split_names(records)
     people, patient = np.unique(records.patient_id, return_inverse=True)
     eyes = {side: records.eye == side for side in ("left", "right")}
@@ -225,10 +212,11 @@ class Inspection:
 
 
 def inspect_data(data: Prepared, *, read_images: bool, progress: Progress = QUIET) -> Inspection:
-    files, classes = original_files(data), classes_of(data)
-    pixels = read_pixels(data, progress) if read_images else None
-    digests = files.sha256 if files is not None else None
-    records = data.records
+    # The labels, where the records hold placeholders for grades.
+    classes = Classes("grade", GRADES, data.records.grade) if data.graded else Classes("label", LABELS, data.label)
+    files = original_files(data)
+    pixels = duplicates.read_pixels(data, progress) if read_images else None
+    digests, records = files.sha256 if files is not None else None, data.records
     groups = duplicate_groups(data, split_names(records), classes.of_row, digests, pixels, progress)
     return Inspection(
         data, read_images, classes, files, list(split_rows(records, classes)), list(camera_rows(records, files)), groups,

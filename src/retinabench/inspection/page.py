@@ -27,19 +27,9 @@ from retinabench.inspection.duplicates import BLURRED, CORRELATED, EVENLY, CopyG
 from retinabench.inspection.inspection import Inspection, Outlier, findings, inspect_data, split_names
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit import tables as toolkit
 from retinabench.reports.toolkit.pages import Fact, counted
-from retinabench.reports.toolkit.tables import (
-    COUNT,
-    THREE_DIGITS,
-    Block,
-    Cell,
-    Column,
-    NumberFormat,
-    Row,
-    Table,
-    join_names,
-    plain,
-)
+from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, NumberFormat, Row, Table, plain
 
 COLUMNS, ROWS = 6, 4
 SIDE, LINE, GAP = 160, 15, 10
@@ -64,7 +54,6 @@ class Tile:
 
 
 def contact_sheet(title: str, tiles: Sequence[Tile]) -> bytes:
-    """Return a contact sheet of `tiles`, six to a row, as the bytes of a PNG."""
     rows = -(-len(tiles) // COLUMNS)
     height = SIDE + 2 * LINE + GAP
     page = Image.new("RGB", (COLUMNS * (SIDE + GAP) + GAP, 40 + rows * height), PAPER)
@@ -82,7 +71,6 @@ def contact_sheet(title: str, tiles: Sequence[Tile]) -> bytes:
 
 
 def thumbnail(image: NDArray[np.uint8], side: int) -> Image.Image:
-    """Return an image (S, S, 3) at most `side` pixels wide."""
     small = Image.fromarray(np.ascontiguousarray(image))
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return small
@@ -137,14 +125,12 @@ class ImageGroup:
 
 def page(found: Inspection, groups: Sequence[ImageGroup]) -> str:
     """Return the data card as HTML: no script, nothing from the network, every text escaped."""
-    divided = {
-        name: [one for one in groups if one.by_class == of] for name, of in (("problems", False), ("classes", True))
-    }
+    parts = {"problems": False, "classes": True}
+    divided = {name: [one for one in groups if one.by_class == of] for name, of in parts.items()}
     return pages.render("inspection.html.j2", _context(found) | divided, package=PACKAGE)
 
 
 def markdown(found: Inspection, groups: Sequence[ImageGroup]) -> str:
-    """Return the data card as Markdown, with links to the contact sheets beside it."""
     return pages.render("card.md.j2", {**_context(found), "groups": groups}, package=PACKAGE)
 
 
@@ -160,7 +146,6 @@ def _context(found: Inspection) -> dict[str, object]:
 
 
 def tables(found: Inspection) -> Iterator[Table]:
-    """Yield the tables of the card that have rows; long ones are cut, and their notes say so."""
     for make in (_splits, _cameras, _copies, _leaks, _outliers, _bad):
         table = make(found)
         [block] = table.blocks
@@ -174,7 +159,6 @@ def tables(found: Inspection) -> Iterator[Table]:
 def _table(
     header: str, caption: str, texts: Sequence[str], numbers: Sequence[str], rows: list[Row], note: str = ""
 ) -> Table:
-    """Return a table whose columns of text stand before those of numbers."""
     columns = [*(Column(name, text=True) for name in texts), *(Column(name) for name in numbers)]
     return Table.of(caption, columns, rows, row_header=header, note=note)
 
@@ -182,7 +166,10 @@ def _table(
 def _splits(found: Inspection) -> Table:
     counted = [f"{found.classes.noun.capitalize()} {k}" for k in range(len(found.classes.names))]
     rows = [
-        Row(row.split, [*map(_count, (row.images, row.patients, *row.classes)), Cell.number(row.referable, form=SHARE)])
+        Row(
+            row.split,
+            [*map(Cell.count, (row.images, row.patients, *row.classes)), Cell.number(row.referable, form=SHARE)],
+        )
         for row in found.splits
     ]
     return _table("Split", "Splits", (), ("Images", "Patients", *counted, "Referable"), rows)
@@ -191,7 +178,7 @@ def _splits(found: Inspection) -> Table:
 def _cameras(found: Inspection) -> Table:
     rows = []
     for row in found.cameras:
-        counts = [_count(row.images), _count(round(row.median_bytes / 1000))]
+        counts = [Cell.count(row.images), Cell.count(round(row.median_bytes / 1000))]
         cells = [Cell(f"{row.width} × {row.height}"), *counts, Cell.number(row.referable, form=SHARE)]
         rows.append(Row(row.domain.replace("_", "-"), cells))
     return _table("Domain", "Cameras", ("Pixels",), ("Images", "Median kB", "Referable"), rows, CAMERAS_NOTE)
@@ -207,7 +194,7 @@ def _copies(found: Inspection) -> Table:
             how = pair.alignment
             numbers = (1.0,) * 3 if how is None else (how.correlation, how.quarter, how.blurred)
             cells = [*map(Cell, texts), *(Cell.number(number, form=THREE_DIGITS) for number in numbers)]
-            rows.append(Row(join_names([str(image_id[row]) for row in pair.rows]), cells))
+            rows.append(Row(toolkit.join_names([str(image_id[row]) for row in pair.rows]), cells))
     texts = ("Splits", f"{found.classes.noun.capitalize()}s", "Evidence")
     return _table("Images", "Copies", texts, ("Correlation", "In blocks", "Blurred"), rows, COPIES_NOTE)
 
@@ -218,15 +205,13 @@ def evidence(pair: CopyPair) -> str:
     if how is None:
         return pair.kind
     degrees = 180 - (180 - round(how.degrees)) % 360  # a half turn either way is one by 180°
-    moved = ["mirrored"] * how.mirrored
-    moved += [f"turned by {plain(degrees, 0)}°"] * (degrees != 0)
-    moved += [f"scaled by {how.scale:.2f}"] * (how.scale != 1)
-    return ", ".join([pair.kind, *moved])
+    moved = [f"turned by {plain(degrees, 0)}°"] * (degrees != 0) + [f"scaled by {how.scale:.2f}"] * (how.scale != 1)
+    return ", ".join([pair.kind, *["mirrored"] * how.mirrored, *moved])
 
 
 def _leaks(found: Inspection) -> Table:
     rows = [
-        Row(" and ".join(leak.splits), [*map(_count, (leak.patients, leak.fellow_eyes, leak.images))])
+        Row(" and ".join(leak.splits), [*map(Cell.count, (leak.patients, leak.fellow_eyes, leak.images))])
         for leak in found.leaks
     ]
     numbers = ("Patients in both", "By a fellow eye", "Images of the second")
@@ -246,10 +231,6 @@ def _bad(found: Inspection) -> Table:
     bad = found.files.bad if found.files is not None else ()
     rows = [Row(one.image_id, [Cell(one.source), Cell(one.reason)]) for one in bad]
     return _table("Image", "Not prepared", ("File", "Reason"), (), rows)
-
-
-def _count(number: int) -> Cell:
-    return Cell.number(number, form=COUNT)
 
 
 def _facts(name: str) -> list[Fact]:
@@ -365,13 +346,11 @@ def _tiles(found: Inspection, rows: list[int], said: list[str]) -> list[Tile]:
 
 
 def _differs(group: CopyGroup, pair: CopyPair) -> bool:
-    """Whether the images of a pair are of different splits or classes."""
     one, other = (group.facts(row) for row in pair.rows)
     return one != other
 
 
 def _tiles_of_pair(found: Inspection, group: CopyGroup, pair: CopyPair) -> Iterator[Tile]:
-    """Yield both images of a pair; the second one's text has the evidence."""
     bad = _differs(group, pair)
     for row, said in zip(pair.rows, (pair.kind, evidence(pair)), strict=True):
         split, number = group.facts(row)
@@ -384,7 +363,6 @@ def _title(what: str, shown: int, total: int, noun: str) -> str:
 
 
 def inspect_lines(path: Path, out: Path | None = None, seed: int = 0, progress: Progress = QUIET) -> Iterator[str]:
-    """Yield lines about a predictions file, a run folder or a prepared folder."""
     if (path / "prepare.json").is_file():
         data = open_prepared(path)
         if out is not None:
@@ -407,7 +385,6 @@ def inspect_lines(path: Path, out: Path | None = None, seed: int = 0, progress: 
 
 
 def _inspection(found: Inspection) -> Iterator[str]:
-    """Yield the contents of a prepared data set and the findings."""
     data = found.data
     what = f"images of {data.size} px" if data.table is None else f"rows of {data.table.num_columns} features"
     yield f"data set {data.name}, {len(data.records):,} {what}, fingerprint {data.fingerprint[:12]}"

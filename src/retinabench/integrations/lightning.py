@@ -30,13 +30,7 @@ class ScoreCallback(Callback):
         self.metric.to(pl_module.device)
 
     def on_validation_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any, **__: Any
     ) -> None:
         if not isinstance(outputs, Mapping) or not {"logits", "label"} <= set(outputs):
             hint = 'Return {"logits": logits, "label": label} from validation_step and test_step.'

@@ -21,6 +21,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import time
 from collections import Counter
@@ -36,6 +37,7 @@ from retinabench.core.settings import flat, read_checked
 from retinabench.metrics.scoring import score
 from retinabench.predictions.io import read_predictions
 
+INSTALL = "Install it with: pip install 'retinabench[track]'"
 PROJECT = "retinabench"  # Project of Weights & Biases, experiment of MLflow.
 Setting = str | float | bool
 
@@ -70,8 +72,11 @@ def read_run(folder: Path) -> TrackedRun:
         raise InputError("is not a run folder (run.json is missing)", file=folder, hint=hint) from None
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError("does not describe a run", file=about, hint="Train the run again.") from None
-    predictions = folder / "predictions.parquet"
-    scores = _run_scores(predictions) if predictions.is_file() else {}
+    scores: dict[str, float] = {}
+    if (predictions := folder / "predictions.parquet").is_file():
+        for name, one in score(read_predictions(predictions), bootstrap=0).sets.items():
+            known = {key: entry.value for key, entry in one.scores.items() if math.isfinite(entry.value)}
+            scores |= {f"score/{name}/{key}": value for key, value in known.items()}
     return TrackedRun(folder.resolve().name, settings, tuple(_rows(folder / "metrics.jsonl")), scores, began)
 
 
@@ -82,26 +87,11 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, float]]]:
         try:
             row = json.loads(line)
             epoch = int(row.pop("epoch"))
-            values = {_tag(key): float(value) for key, value in row.items()}
+            # `validation/auroc` for `validation_auroc`: trackers group by the part before the slash.
+            values = {re.sub("^(validation|loss)_(?=.)", r"\1/", key): float(value) for key, value in row.items()}
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InputError("is not an epoch of a training", file=file, row=number) from None
         yield epoch, values
-
-
-def _tag(key: str) -> str:
-    """Return `validation/auroc` for `validation_auroc`: trackers group by the part before the slash."""
-    group, _, name = key.partition("_")
-    return f"{group}/{name}" if name and group in ("validation", "loss") else key
-
-
-def _run_scores(file: Path) -> dict[str, float]:
-    sets = score(read_predictions(file), bootstrap=0).sets
-    return {
-        f"score/{name}/{key}": entry.value
-        for name, one in sets.items()
-        for key, entry in one.scores.items()
-        if math.isfinite(entry.value)
-    }
 
 
 # ------------------------------------------------------------------------------- TensorBoard
@@ -113,8 +103,7 @@ def to_tensorboard(runs: Iterable[TrackedRun], out: Path) -> list[str]:
     try:
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError:
-        hint = "Install it with: pip install 'retinabench[track]'"
-        raise InputError("--to tensorboard needs TensorBoard", hint=hint) from None
+        raise InputError("--to tensorboard needs TensorBoard", hint=INSTALL) from None
     written = []
     for record in runs:
         path, sink = out / record.name / FILE, io.BytesIO()
@@ -185,15 +174,15 @@ def to_wandb(runs: Iterable[TrackedRun], out: Path) -> list[str]:
     try:
         import wandb
     except ImportError:
-        hint = "Install it with: pip install 'retinabench[track]'"
-        raise InputError("--to wandb needs Weights & Biases", hint=hint) from None
+        raise InputError("--to wandb needs Weights & Biases", hint=INSTALL) from None
     exported: JsonObject = read_checked(out / EXPORTED, dict, "Choose another --out.") or {}
     lines = []
     out.mkdir(parents=True, exist_ok=True)
     for record in runs:
         key = f"{os.environ.get('WANDB_MODE', 'online')}/{PROJECT}/{run_id(record)}"
         before = exported.get(key, {"epoch": -1, "scores": ""})
-        after = {"epoch": max((epoch for epoch, _ in record.rows), default=0), "scores": _digest(record.scores)}
+        digest = hashlib.sha256(json.dumps(dict(record.scores), sort_keys=True).encode()).hexdigest()
+        after = {"epoch": max((epoch for epoch, _ in record.rows), default=0), "scores": digest[:12]}
         if after == before:
             continue
         try:
@@ -237,10 +226,6 @@ def _send_to_wandb(wandb: Any, record: TrackedRun, out: Path, sent: int) -> None
                 shutil.rmtree(folder)
 
 
-def _digest(scores: Any) -> str:
-    return hashlib.sha256(json.dumps(dict(scores), sort_keys=True).encode()).hexdigest()[:12]
-
-
 # ------------------------------------------------------------------------------- MLflow
 
 TAG, LAST = "retinabench.run", "retinabench.last_epoch"
@@ -253,8 +238,7 @@ def to_mlflow(runs: Iterable[TrackedRun], out: Path) -> list[str]:
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
     except ImportError:
-        hint = "Install it with: pip install 'retinabench[track]'"
-        raise InputError("--to mlflow needs MLflow", hint=hint) from None
+        raise InputError("--to mlflow needs MLflow", hint=INSTALL) from None
     out.mkdir(parents=True, exist_ok=True)
     address = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{out.resolve()}/mlflow.db"
     try:

@@ -33,39 +33,12 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import FORMULA, QUOTED, InputError, plain_cell, unquoted
 from retinabench.core.files import atomic_write, check
-from retinabench.predictions import columns
+from retinabench.predictions import columns as table_columns
+from retinabench.predictions import values as column_values
 from retinabench.predictions.check import BLOCK, Check
-from retinabench.predictions.columns import (
-    KNOWN,
-    LISTS,
-    MAX_BYTES,
-    MAX_TEXT,
-    MAX_TEXT_BYTES,
-    MAX_VALUES,
-    OPTIONAL,
-    TEXT,
-    check_columns,
-    check_size,
-    is_known,
-    is_usual,
-    kept_places,
-    metadata_json,
-    read_metadata,
-    recognise,
-    sample_number,
-    to_arrow,
-    uncertainty_name,
-)
+from retinabench.predictions.columns import KNOWN, LISTS, MAX_BYTES, MAX_VALUES, OPTIONAL, check_size, sample_number
 from retinabench.predictions.table import Predictions
-from retinabench.predictions.values import (
-    UNKNOWN_GRADE,
-    FileColumns,
-    Reading,
-    arguments_of,
-    arguments_of_arrow,
-    combined,
-    unfolded,
-)
+from retinabench.predictions.values import UNKNOWN_GRADE, FileColumns, Reading, arguments_of, arguments_of_arrow
 
 if TYPE_CHECKING:
     import pyarrow.parquet
@@ -266,7 +239,7 @@ def unfold_all(table: pa.Table, path: Path) -> pa.Table:
     """Return a table without dictionaries, or raise `InputError` where a column is too wide for its rows."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
-            column = unfolded(table.column(place), field.name, path)
+            column = column_values.unfolded(table.column(place), field.name, path)
             table = table.set_column(place, field.name, column)
     return table
 
@@ -298,10 +271,10 @@ def read_parquet(path: Path, reading: Reading) -> Predictions:
     try:
         file = open_parquet(path)
         own = file.schema_arrow.names
-        layout = recognise(own, reading.columns, str(path))
-        check_columns(path, layout.names, own, unlabelled=reading.unlabelled)
+        layout = table_columns.recognise(own, reading.columns, str(path))
+        table_columns.check_columns(path, layout.names, own, unlabelled=reading.unlabelled)
         check_size(path, file.metadata.num_rows, sum(sample_number(name) is not None for name in layout.names))
-        places, layout = kept_places(layout)
+        places, layout = table_columns.kept_places(layout)
         table = read_columns(file, path, None if len(places) == len(own) else [own[place] for place in places])
     except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
         if isinstance(error, (FileNotFoundError, PermissionError)):
@@ -313,7 +286,7 @@ def read_parquet(path: Path, reading: Reading) -> Predictions:
         problem = "does not match its checksum: it is damaged, or another program changed it"
         hint = "Copy it again; after a change that is meant, write it with write_predictions."
         raise InputError(problem, file=path, hint=hint)
-    metadata = read_metadata(path, text)
+    metadata = table_columns.read_metadata(path, text)
     with layout.own_names():
         return Predictions(**arguments_of_arrow(str(path), table, layout, reading, metadata))
 
@@ -332,14 +305,14 @@ def to_table(predictions: Predictions) -> pa.Table:
     if predictions.grade is not None:
         columns["grade"] = pa.array(predictions.grade, mask=predictions.grade == UNKNOWN_GRADE)
     columns |= predictions.named_uncertainties
-    columns |= {name: to_arrow(values) for name, values in predictions.subgroups.items()}
+    columns |= {name: table_columns.to_arrow(values) for name, values in predictions.subgroups.items()}
     return pa.table(columns)
 
 
 def parquet_bytes(predictions: Predictions) -> bytes:
     from pyarrow import parquet
 
-    table, text = to_table(predictions), metadata_json(predictions.metadata, predictions.samples).encode()
+    table, text = to_table(predictions), table_columns.metadata_json(predictions.metadata, predictions.samples).encode()
     table = table.replace_schema_metadata({METADATA_KEY: text, CHECKSUM_KEY: _checksum(table, text)})
     sink = io.BytesIO()
     parquet.write_table(table, sink, compression="zstd", write_page_checksum=True)
@@ -350,7 +323,7 @@ def _checksum(table: pa.Table, metadata: bytes) -> bytes:
     """SHA-256 of names, values and metadata. The checksums of pages, which are written as well, leave out the footer."""
     digest = hashlib.sha256(metadata)
     for name, chunked in zip(table.column_names, table.columns, strict=True):
-        column = combined(chunked)
+        column = column_values.combined(chunked)
         digest.update(f"\n{name}\n{len(column)}\n".encode("utf-8", "surrogatepass"))
         if pa.types.is_large_list(column.type):
             digest.update(np.asarray(column.value_lengths().fill_null(-1)).tobytes())
@@ -371,11 +344,15 @@ def read_csv(path: Path, reading: Reading) -> Predictions:
     if path.stat().st_size > MAX_CSV_BYTES:
         raise InputError("is larger than 2 GiB", file=path, hint="Convert it to Parquet, or score a part of it.")
     encoding, delimiter, header_names = csv_dialect(path)
-    layout = recognise(header_names, reading.columns, str(path))
-    check_columns(path, layout.names, header_names, unlabelled=reading.unlabelled)
+    layout = table_columns.recognise(header_names, reading.columns, str(path))
+    table_columns.check_columns(path, layout.names, header_names, unlabelled=reading.unlabelled)
     _csv_size(path, sum(sample_number(name) is not None for name in layout.names))
-    places, layout = kept_places(layout)
-    numbers = {place for place, name in zip(places, layout.names, strict=True) if is_known(name) and name not in TEXT}
+    places, layout = table_columns.kept_places(layout)
+    numbers = {
+        place
+        for place, name in zip(places, layout.names, strict=True)
+        if table_columns.is_known(name) and name not in table_columns.TEXT
+    }
     table = csv_columns(path, encoding, delimiter, len(header_names), places, numbers)
     check_size(path, table.num_rows, max(1, len(places) - 2))
     with open(path, "rb") as handle:
@@ -394,7 +371,7 @@ def csv_dialect(path: Path) -> tuple[str, str, list[str]]:
     encoding, header = csv_header(path)
     # A name may hold another separator: the true one gives more names that are known, or more names.
     names = {one: [name.strip(' "') for name in header.split(one)] for one in ",;\t"}
-    delimiter = max(names, key=lambda one: (sum(map(is_usual, names[one])), len(names[one])))
+    delimiter = max(names, key=lambda one: (sum(map(table_columns.is_usual, names[one])), len(names[one])))
     if delimiter not in header and "|" in header:
         hint = "Separate them by commas, semicolons or tabs."
         raise InputError("separates its columns by '|'", file=path, hint=hint)
@@ -463,7 +440,7 @@ def csv_header(path: Path) -> tuple[str, str]:
 def _csv_size(path: Path, samples: int) -> None:
     """Refuse a file of too many rows before it is parsed, by its line ends; small files need no count."""
     size = path.stat().st_size
-    if size < columns.MAX_VALUES // 4:
+    if size < table_columns.MAX_VALUES // 4:
         return
     with open(path, "rb") as handle:
         rows = sum(block.count(b"\n") for block in iter(lambda: handle.read(AT_ONCE), b""))
@@ -541,17 +518,17 @@ def _table(path: Path, archive: zipfile.ZipFile, reading: Reading) -> FileColumn
     names = [info.filename.removesuffix(".npy") for info in arrays]
     if any(sample_number(name) is not None for name in names):
         raise InputError("holds one array per sample", file=path, hint="Store them as one (N, S) array named 'probs'.")
-    layout = recognise(names, reading.columns, str(path))
-    check_columns(path, layout.names, names, unlabelled=reading.unlabelled)
+    layout = table_columns.recognise(names, reading.columns, str(path))
+    table_columns.check_columns(path, layout.names, names, unlabelled=reading.unlabelled)
     entries = dict(zip(layout.names, arrays, strict=True))
-    _, layout = kept_places(layout)
+    _, layout = table_columns.kept_places(layout)
     total = sum(entries[name].file_size for name in {*KNOWN, *layout.names} if name in entries)
-    if total > MAX_BYTES + MAX_TEXT_BYTES:
+    if total > MAX_BYTES + table_columns.MAX_TEXT_BYTES:
         hint = "Write a part of it."
         raise InputError(f"unfolds to {total:,} bytes, more than are read at once", file=path, hint=hint)
-    names_of_known = [name for name in entries if name in ("metadata", *KNOWN) or uncertainty_name(name)]
+    names_of_known = [name for name in entries if name in ("metadata", *KNOWN) or table_columns.uncertainty_name(name)]
     known = {name: read_member(path, archive, entries[name], name) for name in names_of_known}
-    metadata = read_metadata(path, str(known.pop("metadata", "{}")).encode())
+    metadata = table_columns.read_metadata(path, str(known.pop("metadata", "{}")).encode())
     if "prob" in known:
         known["probs"] = known.pop("prob")
     further, notes = {}, []
@@ -606,12 +583,12 @@ def _check_header(
     if declared:
         check_size(check.source, declared[0], math.prod(declared[1:]))
     size = math.prod(declared) * dtype.itemsize
-    if size > (MAX_TEXT_BYTES if dtype.kind in "US" else MAX_BYTES):
+    if size > (table_columns.MAX_TEXT_BYTES if dtype.kind in "US" else MAX_BYTES):
         raise check.fail(name, None, f"declares {size:,} bytes, more than are read at once")
     if size > held:
         raise check.fail(name, None, f"declares the shape {declared} and holds less", "Write it again.")
-    if dtype.kind in "US" and dtype.itemsize > 4 * (MAX_TEXT if declared else MAX_METADATA):
-        raise check.fail(name, None, f"holds text of type {dtype}, wider than {MAX_TEXT:,}")
+    if dtype.kind in "US" and dtype.itemsize > 4 * (table_columns.MAX_TEXT if declared else MAX_METADATA):
+        raise check.fail(name, None, f"holds text of type {dtype}, wider than {table_columns.MAX_TEXT:,}")
 
 
 def _is_unicode(values: NDArray[Any]) -> bool:
@@ -627,7 +604,7 @@ def npz_bytes(predictions: Predictions) -> bytes:
     columns = {name: getattr(predictions, name) for name in ("image_id", "label", "probs", *OPTIONAL)}
     columns |= predictions.named_uncertainties
     columns |= {f"{SUBGROUPS}{name}": values for name, values in predictions.subgroups.items()}
-    columns["metadata"] = np.asarray(metadata_json(predictions.metadata, predictions.samples))
+    columns["metadata"] = np.asarray(table_columns.metadata_json(predictions.metadata, predictions.samples))
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:  # np.savez allows no array named "file"
         for name, values in columns.items():

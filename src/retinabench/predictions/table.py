@@ -22,38 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, printable, told_apart
 from retinabench.core.results import BLUE, VERMILION, Row, Tabular, axes_or_new
+from retinabench.predictions import columns as table_columns
+from retinabench.predictions import values as column_values
 from retinabench.predictions.check import Check, all_differ, named_by_row, own_patients, tidied
-from retinabench.predictions.columns import (
-    DOMAINS,
-    GRADES,
-    KNOWN,
-    LABELLED,
-    NAMED,
-    OPTIONAL,
-    SPLITS,
-    check_columns,
-    check_subgroups,
-    recognise,
-    sample_number,
-)
-from retinabench.predictions.values import (
-    GRADABLE,
-    REFERABLE_FROM,
-    UNKNOWN_GRADE,
-    Reading,
-    arguments_of_arrow,
-    check_agreement,
-    check_grade_prob,
-    checked_folds,
-    checked_grade_prob,
-    checked_grades,
-    checked_labels,
-    checked_probabilities,
-    class_probabilities,
-    gradable_rows,
-    referable_probability,
-    refuse_classes,
-)
+from retinabench.predictions.columns import DOMAINS, GRADES, KNOWN, LABELLED, NAMED, OPTIONAL, SPLITS, check_columns
+from retinabench.predictions.values import GRADABLE, REFERABLE_FROM, UNKNOWN_GRADE, checked_grade_prob, checked_grades
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +74,7 @@ class Constructors:
         if lowest is None:
             problem = f"has {classes} classes, and it is not said which are referable"
             raise check.fail("probs", None, problem, "Pass referable_from.")
-        mean = referable_probability(check, values, lowest)
+        mean = column_values.referable_probability(check, values, lowest)
         if classes == GRADES:
             columns.setdefault("grade_prob", checked_grade_prob(check, values))
         if grades is not None and not isinstance(grades, bool):
@@ -121,7 +94,7 @@ class Constructors:
             >>> rb.Predictions.from_logits([-2.0, 0.0], ["a", "b"], [0, 1]).prob.round(3).tolist()
             [0.119, 0.5]
         """
-        probs = class_probabilities(Check(columns.get("source")), logits)
+        probs = column_values.class_probabilities(Check(columns.get("source")), logits)
         return cls.from_softmax(probs, image_id, label, **columns)
 
     @classmethod
@@ -182,11 +155,11 @@ class Constructors:
         except (TypeError, ValueError, pa.ArrowException) as error:
             problem = f"a {type(frame).__name__} cannot be read as a table: {str(error).partition(chr(10))[0]}"
             raise InputError(problem) from None
-        reading = Reading(columns or {}, softmax, grades, referable_from, method, seed)
-        layout = recognise(table.column_names, reading.columns)
+        reading = column_values.Reading(columns or {}, softmax, grades, referable_from, method, seed)
+        layout = table_columns.recognise(table.column_names, reading.columns)
         check_columns(None, layout.names, table.column_names)
         with layout.own_names():
-            found = cls(**arguments_of_arrow(None, table, layout, reading, {}))
+            found = cls(**column_values.arguments_of_arrow(None, table, layout, reading, {}))
         return found if ungradable else found.gradable  # type: ignore[attr-defined]
 
     @classmethod
@@ -276,8 +249,8 @@ class Predictions(Constructors, Tabular):
         n, notes = len(ids), [*self.notes, *changed]
         columns: dict[str, Any] = {
             "image_id": ids,
-            "label": checked_labels(check, check.length("label", self.label, n)),
-            "probs": checked_probabilities(check, check.length("probs", self.probs, n)),
+            "label": column_values.checked_labels(check, check.length("label", self.label, n)),
+            "probs": column_values.checked_probabilities(check, check.length("probs", self.probs, n)),
             "domain": check.one_of("domain", self.domain, DOMAINS, "in_domain", n),
             "split": check.one_of("split", self.split, SPLITS, "test", n),
         }
@@ -285,7 +258,7 @@ class Predictions(Constructors, Tabular):
         if self.grade is not None:
             grade = checked_grades(check, check.length("grade", self.grade, n))
             if lowest is not None:
-                check_agreement(check, columns["label"], grade, lowest)
+                column_values.check_agreement(check, columns["label"], grade, lowest)
             columns["grade"] = grade if (grade != UNKNOWN_GRADE).any() else None
             if unknown := np.count_nonzero(grade == UNKNOWN_GRADE):
                 notes.append(f"the grade of {unknown} of {n} images is not known")
@@ -299,11 +272,15 @@ class Predictions(Constructors, Tabular):
         if self.uncertainty is not None:
             columns["uncertainty"] = check.finite("uncertainty", check.length("uncertainty", self.uncertainty, n))
         if self.fold is not None:
-            columns["fold"] = checked_folds(check, check.length("fold", self.fold, n))
-        taken = [*KNOWN, "metadata", *(name for name in self.subgroups if sample_number(name) is not None)]
-        columns["subgroups"], changed = tidied(check_subgroups(check, self.subgroups, n, taken))
+            columns["fold"] = column_values.checked_folds(check, check.length("fold", self.fold, n))
+        taken = [
+            *KNOWN,
+            "metadata",
+            *(name for name in self.subgroups if table_columns.sample_number(name) is not None),
+        ]
+        columns["subgroups"], changed = tidied(table_columns.check_subgroups(check, self.subgroups, n, taken))
         notes += changed
-        gradable = gradable_rows(check, columns["subgroups"].get(GRADABLE), n)
+        gradable = column_values.gradable_rows(check, columns["subgroups"].get(GRADABLE), n)
         if left := np.count_nonzero(~gradable):
             notes.append(
                 f"{left:,} of {n:,} images cannot be graded ({GRADABLE} = 0): `clinic` counts them, `apply` gives them to the expert, scores leave them out"
@@ -312,14 +289,14 @@ class Predictions(Constructors, Tabular):
             columns["grade_prob"] = checked_grade_prob(check, check.length("grade_prob", self.grade_prob, n))
             if lowest is not None:
                 prob = np.where(gradable, columns["probs"].mean(axis=1), columns["grade_prob"][:, lowest:].sum(axis=1))
-                check_grade_prob(check, prob, columns["grade_prob"], lowest)
+                column_values.check_grade_prob(check, prob, columns["grade_prob"], lowest)
         members = self.metadata.get("members", 1)
         whole = isinstance(members, (int, np.integer)) and members >= 1
         if not whole or columns["probs"].shape[1] % members:
             problem = f"{columns['probs'].shape[1]} samples cannot be shared by {members!r} members"
             raise InputError(problem, file=self.source, hint="Store the samples member by member, equally many each.")
         if not self.metadata.get("samples") and self.metadata.get("members", 1) == 1:  # else they are posterior samples
-            refuse_classes(check, columns["probs"])
+            column_values.refuse_classes(check, columns["probs"])
         columns["notes"] = tuple(dict.fromkeys(notes))
         columns["subgroups"] = {
             name: _owned(values, self.subgroups[name]) for name, values in columns["subgroups"].items()
@@ -423,7 +400,7 @@ class Predictions(Constructors, Tabular):
         Raises:
             InputError: The label of an image is not known, and its 0 is a placeholder.
         """
-        keep = gradable_rows(Check(self.source), self.subgroups.get(GRADABLE), len(self))
+        keep = column_values.gradable_rows(Check(self.source), self.subgroups.get(GRADABLE), len(self))
         if domain is not None:
             keep &= self.domain == domain
         if split is not None:

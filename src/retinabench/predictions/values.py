@@ -17,25 +17,9 @@ from scipy.special import expit, softmax
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import number_text
+from retinabench.predictions import columns as table_columns
 from retinabench.predictions.check import BLOCK, NOT_KNOWN, SHAPES, Check, is_missing, named_by_row, sample_column
-from retinabench.predictions.columns import (
-    DOMAINS,
-    GRADES,
-    LABELLED,
-    LISTS,
-    MAX_TEXT,
-    NAMED,
-    SPLITS,
-    TEXT,
-    Layout,
-    check_size,
-    check_width,
-    from_arrow,
-    is_known,
-    keep_further,
-    sample_number,
-    uncertainty_name,
-)
+from retinabench.predictions.columns import GRADES, LISTS, MAX_TEXT, SPLITS, Layout, check_width, from_arrow, is_known
 
 REFERABLE_FROM = 2  # The lowest referable grade of the international scale.
 SEVERE = 3  # The lowest severe one: severe non-proliferative (3) and proliferative (4) retinopathy.
@@ -252,7 +236,7 @@ def fill_ungradable(
 ) -> None:
     good = gradable_rows(check, values, len(known["probs"]))
     unanswered = 1 / known["probs"].shape[-1] if classes else UNANSWERED
-    named = ((name, 0.0) for name in known if name == "uncertainty" or uncertainty_name(name))
+    named = ((name, 0.0) for name in known if name == "uncertainty" or table_columns.uncertainty_name(name))
     for name, filled in (("probs", unanswered), ("grade_prob", 1 / GRADES), *named):
         column = known.get(name)
         if column is None or column.dtype.kind != "f" or not column.size or column.shape[:1] != good.shape:
@@ -335,16 +319,16 @@ def arguments_of(table: FileColumns, reading: Reading) -> dict[str, Any]:
         layout = layout.without("split")
     notes += _set_words(known)
     if reading.unlabelled:
-        further[LABELLED] = _set_some_labels(check, known, reading)
+        further[table_columns.LABELLED] = _set_some_labels(check, known, reading)
     else:
         notes += _set_label(check, known, reading)
     metadata = _origin(table.metadata, further, n, reading, notes)
-    subgroups, left = keep_further(further, n, untyped=table.untyped)
+    subgroups, left = table_columns.keep_further(further, n, untyped=table.untyped)
     said = layout.said()
     others = [name for name in subgroups if name != GRADABLE]
     if layout.usual and others:
         said.append(f"kept as subgroups: {', '.join(others[:12])}{', …' if len(others) > 12 else ''}")
-    uncertainties = {own: known.pop(name) for name in list(known) if (own := uncertainty_name(name))}
+    uncertainties = {own: known.pop(name) for name in list(known) if (own := table_columns.uncertainty_name(name))}
     return known | {
         "subgroups": subgroups,
         "uncertainties": uncertainties,
@@ -397,7 +381,7 @@ def _domain_word(word: str) -> str:
 def _set_words(known: dict[str, NDArray[Any]]) -> list[str]:
     """Write the values of `split` and `domain` in their usual form, and say so."""
     notes = []
-    for column, allowed, usual in (("split", SPLITS, _split_word), ("domain", DOMAINS, _domain_word)):
+    for column, allowed, usual in (("split", SPLITS, _split_word), ("domain", table_columns.DOMAINS, _domain_word)):
         if column not in known or known[column].dtype.kind != "U":
             continue
         levels, place = np.unique(known[column], return_inverse=True)
@@ -488,7 +472,9 @@ def arguments_of_arrow(
         elif (values := _known(source, name, chunked, reading)) is not None:
             columns[name] = values
     for name, stem in LISTS.items():
-        parts = sorted((number, one) for one in columns if (number := sample_number(one, stem)) is not None)
+        parts = sorted(
+            (number, one) for one in columns if (number := table_columns.sample_number(one, stem)) is not None
+        )
         if parts:
             columns[name] = np.stack([columns.pop(one) for _, one in parts], axis=1)
     if "prob" in columns:
@@ -511,7 +497,7 @@ def _known(source: str | None, name: str, column: pa.ChunkedArray, reading: Read
 def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -> NDArray[Any] | None:
     """The values of a known column; None where an optional one is empty throughout."""
     may_be_empty = ("grade", "patient_id", *(("label",) if reading.unlabelled else ()))
-    if name in ("prob", "uncertainty") or name.startswith(("prob_", "grade_prob_", NAMED)):
+    if name in ("prob", "uncertainty") or name.startswith(("prob_", "grade_prob_", table_columns.NAMED)):
         may_be_empty = (*may_be_empty, name)  # of an image that cannot be graded
     if column.null_count == len(column) and len(column):
         if name == "image_id":  # an empty label may follow from the grade, and without any prob the reader refuses
@@ -552,7 +538,7 @@ def combined(column: pa.ChunkedArray) -> pa.Array:
 
 def _flat(source: str | None, name: str, column: pa.Array) -> NDArray[Any]:
     check = Check(source)
-    if name in TEXT:
+    if name in table_columns.TEXT:
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
             raise check.fail(name, None, f"has type {column.type}, needed is text")
         if pa.types.is_floating(column.type):  # whole numbers that a missing cell made floats
@@ -645,15 +631,11 @@ def _number_instead(name: str, text: str) -> str | None:
 def _lists(source: str | None, name: str, column: pa.Array) -> NDArray[np.float64]:
     """(N, S) from a column of lists, all of one length."""
     check = Check(source)
-    if not (
-        pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type)
-    ):
-        single = (
-            "Name a column of single numbers 'prob'."
-            if name == "probs"
-            else "In a CSV they are grade_prob_0 to grade_prob_4."
-        )
-        raise check.fail(name, None, "does not hold lists of numbers", single)
+    kinds = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list
+    if not any(is_kind(column.type) for is_kind in kinds):
+        single = {"probs": "Name a column of single numbers 'prob'."}
+        hint = single.get(name, "In a CSV they are grade_prob_0 to grade_prob_4.")
+        raise check.fail(name, None, "does not hold lists of numbers", hint)
     lengths = np.asarray(pa.compute.list_value_length(column))
     if len(lengths) == 0:
         return np.empty((0, 1))
@@ -661,7 +643,7 @@ def _lists(source: str | None, name: str, column: pa.Array) -> NDArray[np.float6
     if odd.size:
         problem = f"holds {lengths[odd[0]]} samples where row 1 holds {lengths[0]}"
         raise check.fail(name, odd[0], problem, "Give every image equally many.")
-    check_size(source, len(lengths), int(lengths[0]))
+    table_columns.check_size(source, len(lengths), int(lengths[0]))
     values = column.flatten()
     if values.null_count:
         row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) // int(lengths[0])

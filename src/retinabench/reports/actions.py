@@ -25,7 +25,7 @@ from retinabench.metrics.follow_up import Visits, Watched, first_alarm
 from retinabench.metrics.monitoring import LEVEL, drift_evidence
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, percent, to_terminal
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, percent
 
 LOG = "log.jsonl"
 SCHEMA = "retinabench.apply/1"
@@ -64,9 +64,8 @@ def apply_files(files: Sequence[tuple[Path, Predictions]], certificate: Path, ru
                 other = "content" if line["sha256"] != content else "certificate"
                 raise InputError(f"was applied with another {other} at {line['time']}", file=path, hint=hint)
             if line is not None:
-                notes.append(
-                    f"{path.name} was applied at {line['time']}: {check(inside(out, line['list']))} is left as it is"
-                )
+                where = check(inside(out, line["list"]))
+                notes.append(f"{path.name} was applied at {line['time']}: {where} is left as it is")
             else:
                 found = apply(predictions, rule)
                 notes += [f"{path.name}: {note}" for note in _notes(found, rule)]
@@ -77,7 +76,9 @@ def apply_files(files: Sequence[tuple[Path, Predictions]], certificate: Path, ru
                 write_bytes(out / name, found.to_csv(), checked=True)
                 time = datetime.now(UTC).isoformat(timespec="seconds")
                 line = {"file": path.name, "sha256": content, "certificate": digest, "list": name, "time": time}
-                line |= _counts(found)
+                first = np.unique(found.patients, return_index=True)[1]
+                for what, one in (("images", found.actions), ("patients", found.patient_actions[first])):
+                    line[what] = {action: int((one == action).sum()) for action in ACTIONS}
                 log.append(line)
                 known[path.name] = line
                 write_bytes(out / LOG, b"".join(map(sealed, log)), checked=True)
@@ -99,12 +100,6 @@ def read_log(folder: Path) -> list[JsonObject]:
         return lines
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"is damaged ({error})", file=path, hint="Restore it from a copy.") from None
-
-
-def _counts(found: ActionList) -> JsonObject:
-    first = np.unique(found.patients, return_index=True)[1]
-    each = {"images": found.actions, "patients": found.patient_actions[first]}
-    return {name: {action: int((one == action).sum()) for action in ACTIONS} for name, one in each.items()}
 
 
 def _notes(found: ActionList, rule: FrozenRule) -> list[str]:
@@ -131,6 +126,7 @@ def judged(
     if not rule.reference:
         older = "the certificate keeps no validation values, so that drift is not watched: write it again with `transfer --json`"
         return Applied(new, None, None, 0, 0, (*notes, older))
+    reference = len(rule.reference.get("prob", ()))
     parts = []
     for k, line in enumerate(lists):
         if not (file := inside(out, line["list"])).is_file():
@@ -141,37 +137,30 @@ def judged(
             part = Watched.of(graded, "own", None)
             parts.append(replace(part, day=np.full(len(part), np.datetime64(k, "D"))))
     if not parts:
-        return Applied(new, None, None, 0, len(rule.reference.get("prob", ())), notes)
+        return Applied(new, None, None, 0, reference, notes)
     images = Watched(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Watched)))
     visits = Visits.of(images)
     path = drift_evidence(images, visits, rule.reference, 0)
     crossed = first_alarm(path, LEVEL)
     alarm = None if crossed is None else str(lists[int(visits.day[crossed].astype(int))]["file"])
-    return Applied(
-        new, float(path[-1]), alarm, len(np.unique(images.patient)), len(rule.reference.get("prob", ())), notes
-    )
-
-
-def headline(found: Applied) -> list[str]:
-    hospital, expert, nothing = found.count("patients").values()
-    patients = hospital + expert + nothing
-    done = (
-        f"Of {patients:,} patients, {hospital:,} are referred to the hospital, the expert reads the images of {expert:,}, "
-        f"and {nothing:,} need no referral."
-    )
-    if found.alarm is None:
-        return [done]
-    return [
-        f"Alarm: since {found.alarm} the images differ from those of the certificate. Let the expert read all images until "
-        "labels show that its goals are still met.",
-        done,
-    ]
+    return Applied(new, float(path[-1]), alarm, len(np.unique(images.patient)), reference, notes)
 
 
 def apply_summary(found: Applied) -> Group:
-    images, patients = found.count("images"), found.count("patients")
-    rows = [Row(action, [Cell.count(images[action]), Cell.count(patients[action])]) for action in ACTIONS]
-    rows.append(Row("all", [Cell.count(sum(images.values())), Cell.count(sum(patients.values()))]))
+    hospital, expert, nothing = found.count("patients").values()
+    heads = [
+        f"Of {hospital + expert + nothing:,} patients, {hospital:,} are referred to the hospital, the expert reads the images of "
+        f"{expert:,}, and {nothing:,} need no referral."
+    ]
+    if found.alarm is not None:
+        alarm = (
+            f"Alarm: since {found.alarm} the images differ from those of the certificate. Let the expert read all images until "
+            "labels show that its goals are still met."
+        )
+        heads.insert(0, alarm)
+    counts = [found.count(what) for what in ("images", "patients")]
+    rows = [Row(action, [Cell.count(one[action]) for one in counts]) for action in ACTIONS]
+    rows.append(Row("all", [Cell.count(sum(one.values())) for one in counts]))
     table = Table.of("", [Column("images"), Column("patients")], rows, row_header="Action")
     lines = []
     if found.log_wealth is not None:
@@ -181,4 +170,4 @@ def apply_summary(found: Applied) -> Group:
             f"evidence of another probability or uncertainty is {evidence:.3g}, and the alarm is raised at {1 / LEVEL:g}. Without a "
             f"change it is ever raised with probability {percent(LEVEL)} at most. Errors of which the model is sure leave no trace in it."
         )
-    return Group(*(Text(line, style="bold") for line in headline(found)), to_terminal(table), *map(Text, lines))
+    return Group(*(Text(line, style="bold") for line in heads), table, *map(Text, lines))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import isnan
 from pathlib import Path, PurePath
 from typing import Literal
@@ -17,15 +16,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from retinabench.core.files import write_bytes, write_json
-from retinabench.metrics.calibration import CalibrationSummary
 from retinabench.metrics.clinical.decision_curve import MissedImage
-from retinabench.metrics.clinical.groups import RATES, Between, GroupRate, Subgroup
+from retinabench.metrics.clinical.groups import RATES, Between, GroupRate, Subgroup, Subgroups
 from retinabench.metrics.clinical.screening import JudgedTable, ScreeningReport, SetScreening
 from retinabench.metrics.clinical.screening_table import PolicyGrid
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.planning import StudyPlan
 from retinabench.metrics.proportions import Interval
-from retinabench.metrics.smooth_calibration import SmoothCalibration
 from retinabench.predictions.values import SEVERE
 from retinabench.reports.evaluation.figures import grade_section
 from retinabench.reports.toolkit import figures as style
@@ -47,7 +44,6 @@ Kind = Literal[
     "one class", "inverted", "never", "blind", "no referral", "more work", "nothing missed", "worse", "reader", "beaten", "unclear", "same", "yes"
 ]  # fmt: skip
 SIGNED, EFFECT = NumberFormat(2, signed=True), NumberFormat(2)
-PER_THOUSAND = NumberFormat(1, signed=True, scale=1000)
 BOTH = ("sensitivity", "specificity")
 READINGS = {
     "retained_only": "Images that nobody reads",
@@ -116,10 +112,6 @@ def checklist_table(items: Sequence[Mapping[str, str]]) -> Table:
     return Table.of("Reporting checklist", columns, rows, row_header="Item", note=SOURCES)
 
 
-def _whole(one: Interval, form: NumberFormat) -> Markup:
-    return Quantity(one.value, one.low, one.high).whole_html(form)
-
-
 @dataclass(frozen=True)
 class SetAnswer:
     """The answer on one set, and the numbers that the sentences of `say.html.j2` state."""
@@ -135,18 +127,6 @@ class SetAnswer:
     @property
     def positives(self) -> int:
         return self.one.images.table.tp + self.one.images.table.fn
-
-    @property
-    def missed_alone(self) -> int:
-        return self.one.images.table.fn
-
-    @property
-    def caught(self) -> int:
-        return self.missed_alone - len(self.one.missed.images)
-
-    @property
-    def severe(self) -> int | None:
-        return self.one.missed.severe_images
 
     @property
     def missed(self) -> Interval:
@@ -177,10 +157,6 @@ class SetAnswer:
         return list(rates.items())
 
     @property
-    def worst(self) -> Subgroup | None:
-        return self.one.subgroups.worst("sensitivity") if self.one.subgroups else None
-
-    @property
     def small(self) -> int:
         groups = self.one.subgroups.groups if self.one.subgroups else ()
         return sum(bool(group.rates["sensitivity"].too_small) for group in groups)
@@ -203,7 +179,8 @@ class SetAnswer:
         return float(curve.threshold[longest[0]]), float(curve.threshold[longest[-1]])
 
     per_thousand, share, signed, rate = (
-        staticmethod(partial(_whole, form=form)) for form in (PER_THOUSAND, tables.PERCENT, SIGNED, tables.TWO_DIGITS)
+        staticmethod(lambda one, form=form: Quantity(one.value, one.low, one.high).whole_html(form))
+        for form in (NumberFormat(1, signed=True, scale=1000), tables.PERCENT, SIGNED, tables.TWO_DIGITS)
     )
 
 
@@ -242,14 +219,16 @@ def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
 def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
     one = answer.one
     columns = [Column("Sensitivity"), Column("Specificity"), Column("Goal", text=True)]
-    rows = []
-    if one.patients is not None and one.patient_readings is not None:
-        cells = [*_rates(one.patients.rates), _goal(one.patients, report)]
-        rows.append(Row("Model alone, per patient (any eye)", cells))
-        rows += _readings("per patient", one.patient_readings, report, None)
-    cells = [*_rates(one.images.rates), _goal(one.images, report)]
-    rows.append(Row("Model alone, per image", cells, rule=bool(rows)))
-    rows += _readings("per image", one.readings, report, one.pathway)
+    rows: list[Row] = []
+    patients = "per patient", " (any eye)", one.patients, one.patient_readings
+    for unit, note, judged, readings in (patients, ("per image", "", one.images, one.readings)):
+        if judged is not None and readings is not None:
+            cells = [*_rates(judged.rates), _goal(judged, report)]
+            rows.append(Row(f"Model alone, {unit}{note}", cells, rule=bool(rows)))
+        for name, rates in (readings or {}).items():
+            stated = name == "screen_positive" and unit == "per image"
+            cells = [*_rates(rates), _goal(one.pathway, report) if stated else Cell()]
+            rows.append(Row(f"{READINGS[name]}, {unit}", cells))
     sensitivity, specificity = report.stated.goal
     note = (
         f"The reader has sensitivity {report.reader[0]:g} and specificity {report.reader[1]:g} (stated). Goal: sensitivity "
@@ -261,16 +240,6 @@ def rates_table(answer: SetAnswer, report: ScreeningReport) -> Table:
 
 def _rates(found: Mapping[str, Interval]) -> list[Cell]:
     return [Cell.of(found[name], tables.TWO_DIGITS) for name in BOTH]
-
-
-def _readings(
-    unit: str, readings: Mapping[str, Mapping[str, Interval]], report: ScreeningReport, pathway: JudgedTable | None
-) -> list[Row]:
-    rows = []
-    for name, rates in readings.items():
-        goal = _goal(pathway, report) if name == "screen_positive" and pathway is not None else Cell()
-        rows.append(Row(f"{READINGS[name]}, {unit}", [*_rates(rates), goal]))
-    return rows
 
 
 def _goal(judged: JudgedTable, report: ScreeningReport) -> Cell:
@@ -327,9 +296,7 @@ def _ratio(one: Interval) -> str:
     return f"{tables.TWO_DIGITS(one.value)} {tables.TWO_DIGITS.interval(one.low, one.high)}".strip()
 
 
-def subgroup_table(answer: SetAnswer, column: str) -> Table:
-    groups = answer.one.subgroups
-    assert groups is not None
+def subgroup_table(answer: SetAnswer, groups: Subgroups, column: str) -> Table:
     heads = (
         "Sensitivity", "Specificity", "AUROC", "Read", "Observed − predicted", "Patients", "Referable images",
     )  # fmt: skip
@@ -430,7 +397,7 @@ def counts_table(sets: Sequence[SetAnswer]) -> Table:
             f"{images:,}",
             f"{one.patients.table.counts('prevalence')[1]:,}" if one.patients else "not given",
             f"{answer.positives:,} ({tables.percent(answer.positives / images)})",
-            "no grades" if answer.severe is None else f"{answer.severe:,}",
+            "no grades" if one.missed.severe_images is None else f"{one.missed.severe_images:,}",
             f"{one.ungradable.images:,}" if one.ungradable else "0",
         ]
         rows.append(Row(answer.label, [Cell(text) for text in texts]))
@@ -479,13 +446,13 @@ def decision_panel(one: SetScreening) -> Figure:
     return figure
 
 
-def calibration_panel(summary: CalibrationSummary, smooth: SmoothCalibration | None) -> Figure:
+def calibration_panel(one: SetScreening) -> Figure:
     figure, [[axes]] = style.canvas(style.WIDTH, style.WIDTH)
     axes.plot([0, 1], [0, 1], color=style.MUTED, linewidth=0.7, linestyle=(0, (2, 3)))
-    if smooth is not None:
+    if (smooth := one.smooth_calibration) is not None:
         style.draw_lines(axes, [Line(MODEL, smooth.prob, smooth.observed, smooth.low, smooth.high)])
-    x = np.array([one.forecast for one in summary.curve])
-    y, low, high = np.array([(o.observed.value, o.observed.low, o.observed.high) for o in summary.curve]).T
+    points = [(p.forecast, p.observed.value, p.observed.low, p.observed.high) for p in one.calibration.curve]
+    x, y, low, high = np.array(points).T
     ends = np.nan_to_num(np.stack([y - low, high - y]))
     axes.errorbar(x, y, yerr=np.maximum(ends, 0), color=style.INK, fmt="o", markersize=4, elinewidth=0.9, zorder=4)
     axes.set(
@@ -498,40 +465,32 @@ def calibration_panel(summary: CalibrationSummary, smooth: SmoothCalibration | N
 
 def clinic_summary(report: ScreeningReport) -> Group:
     answers, say = answer_sets(report), macros("say.html.j2", package="retinabench.reports")
-    lines = [Text(_plain(say.answer(one, report, len(answers) > 1)), "bold") for one in answers]
-    return Group(*lines, Text(""), *(part for one in answers for part in _set_summary(one, report)))
-
-
-def _set_summary(answer: SetAnswer, report: ScreeningReport) -> list[RenderableType]:
-    say = macros("say.html.j2", package="retinabench.reports")
-    parts: list[RenderableType] = []
-    facts = [
-        ("Missed", say.missed(answer)), ("Thresholds", say.thresholds(report, answer)), ("Cost", say.cost(answer)),
-        ("For whom", say.whom(answer)), ("Worth", say.worth(answer)),
-    ]  # fmt: skip
-    if answer.one.readers:
-        facts.append(("Readers", say.readers(answer)))
-    if answer.one.ungradable is not None:
-        facts.append(("Ungradable", say.ungradable(answer)))
-    parts += [Text.assemble((f"{name}: ", "bold"), _plain(text)) for name, text in facts]
+    parts: list[RenderableType] = [Text(_plain(say.answer(one, report, len(answers) > 1)), "bold") for one in answers]
     parts.append(Text(""))
-    images = answer.one.missed.images
-    if images:
-        parts.append(tables.to_terminal(missed_table(answer, images[:MISSED])))
-        if len(images) > MISSED:
-            parts.append(Text(f"and {len(images) - MISSED} more: --json or --out lists them all\n"))
-    parts.append(tables.to_terminal(rates_table(answer, report)))
-    if answer.one.subgroups is not None and answer.one.subgroups.groups:
-        parts.append(tables.to_terminal(_groups_table(answer)))
-    parts.append(tables.to_terminal(predictive_table(answer)))
-    return parts
+    for answer in answers:
+        facts = [
+            ("Missed", say.missed(answer)), ("Thresholds", say.thresholds(report, answer)), ("Cost", say.cost(answer)),
+            ("For whom", say.whom(answer)), ("Worth", say.worth(answer)),
+        ]  # fmt: skip
+        if answer.one.readers:
+            facts.append(("Readers", say.readers(answer)))
+        if answer.one.ungradable is not None:
+            facts.append(("Ungradable", say.ungradable(answer)))
+        parts += [*(Text.assemble((f"{name}: ", "bold"), _plain(text)) for name, text in facts), Text("")]
+        if images := answer.one.missed.images:
+            parts.append(missed_table(answer, images[:MISSED]))
+            if len(images) > MISSED:
+                parts.append(Text(f"and {len(images) - MISSED} more: --json or --out lists them all\n"))
+        parts.append(rates_table(answer, report))
+        if answer.one.subgroups is not None and answer.one.subgroups.groups:
+            parts.append(_groups_table(answer, answer.one.subgroups.groups))
+        parts.append(predictive_table(answer))
+    return Group(*parts)
 
 
-def _groups_table(answer: SetAnswer) -> Table:
-    groups = answer.one.subgroups
-    assert groups is not None
+def _groups_table(answer: SetAnswer, groups: Sequence[Subgroup]) -> Table:
     rows = []
-    for one in groups.groups:
+    for one in groups:
         cells = [group_cell(one.rates[rate]) for rate in RATES]
         # Why a group is too small stands on the page.
         short = [Cell("too small") if isinstance(cell.content, str) else cell for cell in cells]
@@ -545,7 +504,7 @@ def _plain(text: Markup) -> str:
     return " ".join(text.striptags().split())
 
 
-def plan_table(plan: StudyPlan) -> Group:
+def plan_table(plan: StudyPlan) -> Table:
     columns = [Column("patients"), Column("images"), Column("referable\nimages"), Column("design\neffect")]
     rows = []
     for name, one in sorted(plan.requirements.items(), key=lambda item: -item[1].patients):
@@ -558,7 +517,7 @@ def plan_table(plan: StudyPlan) -> Group:
         most = plan.requirements.get("both_above") or max(asked, key=lambda one: one.patients)
         caption = f"{most.patients:,} patients are needed for a {most.question}.\n{caption}"
     sources = "; ".join(dict.fromkeys(one.source for one in plan.requirements.values()))
-    return tables.to_terminal(Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}."))
+    return Table.of(caption, columns, rows, row_header="To know", note=f"Formulas: {sources}.")
 
 
 CONTENTS = (
@@ -627,12 +586,12 @@ def _set_page(answer: SetAnswer, report: ScreeningReport) -> dict[str, object]:
         "listed": len(first) + len(further),
         "rates": rates_table(answer, report),
         "ungradable": ungradable_table(answer),
-        "groups": [subgroup_table(answer, name) for name in one.subgroups.columns] if one.subgroups else [],
+        "groups": [subgroup_table(answer, one.subgroups, name) for name in one.subgroups.columns]
+        if one.subgroups
+        else [],
         "between": between_table(answer),
         "readers": readers_table(answer),
         "predictive": predictive_table(answer),
         "decision_figure": panel("decision", decision_panel(one), "Net benefit"),
-        "calibration_figure": panel(
-            "calibration", calibration_panel(one.calibration, one.smooth_calibration), "Calibration"
-        ),
+        "calibration_figure": panel("calibration", calibration_panel(one), "Calibration"),
     }

@@ -19,14 +19,13 @@ def scores_table(caption: str, found: Mapping[str, Seeds]) -> Table:
         Row(spec.heading, [Cell(pooled([one.scores[name] for one in seeds])) for seeds in found.values()])
         for name, spec in GRADE_SCORES.items()
     ]
-    why = {
-        f"{spec.label}, {column}: {one.scores[name].why}"
+    parts = [
+        (spec.label, column, one.scores[name].why)
         for name, spec in GRADE_SCORES.items()
         for column, seeds in found.items()
         for one in seeds
-        if one.scores[name].why
-    }
-    note = ". ".join(sorted(why))
+    ]
+    note = ". ".join(sorted({f"{label}, {column}: {why}" for label, column, why in parts if why}))
     return Table.of(caption, [Column(name) for name in found], rows, row_header="Score", note=note)
 
 

@@ -24,14 +24,13 @@ from retinabench.metrics.guarantees.triage import Triage, Within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import WIDTH, Panel, canvas, drawing, save
-from retinabench.reports.toolkit.pages import Fact
-from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, Row, Table, percent, to_terminal
+from retinabench.reports.toolkit.pages import Fact, capitalise
+from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, Row, Table, percent
 
 LABELS = SET_LABELS | {"validation": "Validation"}
 ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")
 """Targets that the table of `transfer` shows beside those of the goals."""
 ALONE = "Sensitivity of the model alone"
-SIGNS = {"negative": "<=", "positive": ">="}
 NOTE = (
     "All shares: {per}, with 95 % intervals over patients. The expert counts as reading without error. "
     '"Differs" is a screen for covariate shift at level 5 %, not a test of the goals: it cannot see errors of '
@@ -94,7 +93,7 @@ def summary(found: Rule | Within) -> Group:
     shown: list[RenderableType] = [Text(headline(found), style="bold")] if isinstance(found, Within) else []
     for part in parts_of(found):
         shown += [Text(f"\n{part.name}", style="bold")] if part.name else []
-        shown += [*map(Text, part.lines), *([to_terminal(part.table)] if part.table else [])]
+        shown += [*map(Text, part.lines), *([part.table] if part.table else [])]
     return Group(*shown)
 
 
@@ -109,11 +108,15 @@ def sets_table(
         Row(_unit(per), [Cell.count(one.images) for one in columns]),
         *first_rows,
         *(Row(TARGETS[name].heading, [Cell.of(one.targets[name]) for one in columns]) for name in shown),
-        Row(f"referable {_unit(per)} missed", [_share(*one.missed) for one in columns]),
     ]
-    if graded:
-        rows.append(Row("grade 3-4 missed", [_share(*counts) for counts in severe]))
-    rows.append(Row("differs from validation", [_differs(one) for one in columns]))
+    missed = {
+        f"referable {_unit(per)} missed": [one.missed for one in columns],
+        "grade 3-4 missed": severe if graded else [],
+    }
+    rows += [Row(name, [Cell(f"{a:,} of {b:,}") for a, b in counts]) for name, counts in missed.items() if counts]
+    alarms = [None if one.resemblance is None else one.resemblance.alarm for one in columns]
+    words = {None: "", True: "yes", False: "not found"}
+    rows.append(Row("differs from validation", [Cell(words[alarm]) for alarm in alarms]))
     if certified:
         rows.append(Row("certificate", [Cell(one.guarantee or "") for one in columns]))
     elif any(one.judged for one in columns):
@@ -126,66 +129,50 @@ def _unit(per: Per) -> str:
     return "patients" if per == "patient" else "images"
 
 
-def _share(images: int, among: int) -> Cell:
-    return Cell(f"{images:,} of {among:,}")
-
-
-def _differs(one: Realised) -> Cell:
-    return Cell("" if one.resemblance is None else "yes" if one.resemblance.alarm else "not found")
-
-
-def broken_lines(result: FrozenOnSets) -> list[str]:
+def _warnings(result: FrozenOnSets) -> list[str]:
     refuted, what = (result.broken, "the certificate") if result.broken else (result.unmet, "a goal")
     sets = " and ".join(LABELS[name] for name in refuted)
-    return [f"Broken: the labels of {sets} refute {what}."] if refuted else []
-
-
-def failing_lines(result: FrozenOnSets) -> list[str]:
+    lines = [f"Broken: the labels of {sets} refute {what}."] if refuted else []
     found = [
         f"“{one.name}” of the {LABELS[name].lower()} images ({one.goal}: {THREE_DIGITS(one.value.value)} "
         f"[{THREE_DIGITS(one.value.low)}, {THREE_DIGITS(one.value.high)}])"
         for name, part in result.sets.items()
         for one in part.failing
     ]
-    return (
-        [f"Not for {'; '.join(found)}. What is chosen for all is about the average patient: do not rely on it there."]
-        if found
-        else []
-    )
+    if found:
+        lines.append(
+            f"Not for {'; '.join(found)}. What is chosen for all is about the average patient: do not rely on it there."
+        )
+    return lines
 
 
 def needed_lines(certificate: Certificate | None) -> list[str]:
     if certificate is None or certificate.needed is None:
         return []
-    needed, there = certificate.needed, certificate.patients
+    need, there = certificate.needed, certificate.patients
     return [
-        f"With about {needed:,} validation patients like these, four of five studies are certified; there are {there:,}."
+        f"With about {need:,} validation patients like these, four of five studies are certified; there are {there:,}."
     ]
 
 
 def goals_line(goals: Sequence[Goal], per: Per, delta: float | None, *, claimed: bool, each: str = "") -> str:
-    sure = ""
-    if delta is not None:
-        sure = f"; with confidence {1 - delta:.6g} over the draw of the validation patients{each}"
-    head = "Claim" if claimed else "Goal"
-    return f"{head}, {PER[per]}: {'; '.join(goal.text for goal in goals)}{sure}."
+    sure = "" if delta is None else f"; with confidence {1 - delta:.6g} over the draw of the validation patients{each}"
+    return f"{'Claim' if claimed else 'Goal'}, {PER[per]}: {'; '.join(goal.text for goal in goals)}{sure}."
 
 
 def _verdict(result: Transfer) -> list[str]:
     certificate, choice = result.certificate, result.choice
     delta = None if certificate is None else certificate.delta
     claimed = certificate is not None and certificate.granted
-    goals = goals_line(result.goals, result.per, delta, claimed=claimed)
-    model = result.alone
-    alone = []
-    if model.value < 0.5:
-        interval = f"[{model.low:.2f}, {model.high:.2f}]"
-        alone = [f"{ALONE}: {model.value:.2f} {interval} on validation."]
+    goals, model = goals_line(result.goals, result.per, delta, claimed=claimed), result.alone
+    alone = (
+        [f"{ALONE}: {model.value:.2f} [{model.low:.2f}, {model.high:.2f}] on validation."] if model.value < 0.5 else []
+    )
     if certificate is None:
         if result.threshold is None:
             return [*alone, f"No threshold: {choice.why}.", goals]
         frozen = f"Frozen on validation, not certified: {_rule(result.threshold)}."
-        return [*broken_lines(result), *failing_lines(result), *alone, frozen, goals]
+        return [*_warnings(result), *alone, frozen, goals]
     if choice.threshold is None:
         plain = f"Plain choice, not certified: {choice.why}."
     else:
@@ -198,11 +185,11 @@ def _verdict(result: Transfer) -> list[str]:
         plain = f"Plain choice, not certified: {_rule(choice.threshold)}, {rate} of the {_unit(result.per)}; estimated {values}."
     if certificate.threshold is None:
         why = certificate.why or ""
-        refused = f"Refused: no threshold is certified. {why[:1].upper()}{why[1:]}."
+        refused = f"Refused: no threshold is certified. {capitalise(why)}."
         return [refused, *alone, *needed_lines(certificate), goals, plain]
     read = f", {percent(result['validation'].referral_rate.value)} of the {_unit(result.per)}"
     certified = f"Certified on validation: {_rule(certificate.threshold)}{read if math.isfinite(certificate.threshold) else ''}."
-    return [*broken_lines(result), *failing_lines(result), *alone, certified, goals, plain]
+    return [*_warnings(result), *alone, certified, goals, plain]
 
 
 def _rule(threshold: float) -> str:
@@ -212,7 +199,7 @@ def _rule(threshold: float) -> str:
 
 
 def _zone_verdict(result: Triage) -> list[str]:
-    lines = [*broken_lines(result), *failing_lines(result)]
+    lines = _warnings(result)
     for side in result.refused:
         zone = result.zones[side]
         begin, end = ("No", "") if result.delta is None else ("Refused, no", " is certified")
@@ -234,8 +221,10 @@ def _zone_verdict(result: Triage) -> list[str]:
 
 
 def _ends(ends: Mapping[str, float | None]) -> str:
-    shown = [f"{side} where P(referable) {SIGNS[side]} {end:.4g}" for side, end in ends.items() if end is not None]
-    return ", ".join(shown)
+    signs = {"negative": "<=", "positive": ">="}
+    return ", ".join(
+        f"{side} where P(referable) {signs[side]} {end:.4g}" for side, end in ends.items() if end is not None
+    )
 
 
 SHEET = "certificate.pdf"
@@ -247,9 +236,8 @@ LEFT, POINTS = 0.08, 72 * A4[1]  # margin, and height of the paper in points
 
 def write_certificate(found: Rule | Within, predictions: Path, out: Path) -> Path:
     """Write `transfer.json`, `index.html` and `certificate.pdf`, the last to be signed, into a folder."""
-    certificate = out / "transfer.json"
+    certificate, parts = out / "transfer.json", parts_of(found)
     write_json(certificate, found.to_dict())
-    parts = parts_of(found)
     facts = [
         Fact("Predictions", f"{PurePath(predictions).name}, SHA-256 {sha256(predictions)}"),
         Fact("Certificate", f"{certificate.name}, SHA-256 {sha256(certificate)}"),
@@ -262,14 +250,11 @@ def write_certificate(found: Rule | Within, predictions: Path, out: Path) -> Pat
 
 
 def assumptions(rule: Rule) -> list[str]:
-    certificates = (
-        [rule.certificate] if isinstance(rule, Transfer) else [one.certificate for one in rule.zones.values()]
-    )
-    most = max((one.most_images for one in certificates if one is not None), default=1)
-    if not any(one is not None and one.granted for one in certificates):
-        return [
-            "Nothing is guaranteed: about every second threshold that is chosen in this way misses its goal on new patients."
-        ]
+    made = [rule.certificate] if isinstance(rule, Transfer) else [one.certificate for one in rule.zones.values()]
+    most = max((one.most_images for one in made if one is not None), default=1)
+    if not any(one is not None and one.granted for one in made):
+        nothing = "Nothing is guaranteed: about every second threshold that is chosen in this way misses its goal on new patients."
+        return [nothing]
     said = [
         "Patients are independent draws of one population, and new patients come from it.",
         "Model, decision threshold, uncertainty and goals were fixed without the labels of the validation images.",
@@ -299,14 +284,8 @@ def _page(found: Rule | Within, parts: Sequence[Part], facts: Sequence[Fact]) ->
         for k, (goal, rows) in enumerate(_rows(parts).items()):
             figure, [[axes]] = canvas(WIDTH, 50 + 30 * len(rows))
             draw_intervals(rows, axes)
-            panels.append(
-                Panel.of(
-                    figure,
-                    f"goal-{k}",
-                    f"{goal[:1].upper()}{goal[1:]}",
-                    "Its value on every set, with the goal as an upright line.",
-                )
-            )
+            said = "Its value on every set, with the goal as an upright line."
+            panels.append(Panel.of(figure, f"goal-{k}", capitalise(goal), said))
     context = {
         "title": headline(found).removesuffix("."), "headline": headline(found), "rules": parts, "panels": panels, "facts": facts,
         "assumed": assumptions(parts[0].rule), "signatures": SIGNATURES,
@@ -336,19 +315,18 @@ def _signed_page(found: Rule | Within, parts: Sequence[Part], facts: Sequence[Fa
                 say(line, space=0.1)
         for name, one in part.rule.sets.items():
             unit, judged = _unit(part.rule.per), f"; the labels say: {one.judged}" if one.judged else ""
+            head = (
+                f"{LABELS[name]}: {one.images:,} {unit}, of which the expert reads {percent(one.referral_rate.value)}"
+            )
             if judged or not part.name:
-                say(
-                    f"{LABELS[name]}: {one.images:,} {unit}, of which the expert reads {percent(one.referral_rate.value)}; "
-                    f"{one.missed[0]:,} of {one.missed[1]:,} referable {unit} are missed{judged}.",
-                    space=0.1,
-                )
+                say(f"{head}; {one.missed[0]:,} of {one.missed[1]:,} referable {unit} are missed{judged}.", space=0.1)
     for goal, rows in _rows(parts).items():
         height = (52 + 16 * len(rows)) / POINTS
         if top[0] - height < LOWEST:
             say("The goals that have no chart here stand on the page, index.html.")
             break
         axes = figure.add_axes((LEFT + 0.12, top[0] - height + 20 / POINTS, 0.6, height - 42 / POINTS))
-        axes.set_title(goal[:1].upper() + goal[1:].replace("$", r"\$"), size=9, loc="left")
+        axes.set_title(capitalise(goal).replace("$", r"\$"), size=9, loc="left")
         draw_intervals(rows, axes)
         axes.tick_params(labelsize=8)
         top[0] -= height

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from rich.console import Group
 from rich.text import Text
 
@@ -20,20 +19,10 @@ from retinabench.metrics.monitoring import Evidence, Monitoring
 from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit import figures as style
 from retinabench.reports.toolkit import pages
+from retinabench.reports.toolkit import tables as toolkit
 from retinabench.reports.toolkit.figures import LegendEntry, Mark, Panel
 from retinabench.reports.toolkit.pages import Fact, Finding
-from retinabench.reports.toolkit.tables import (
-    COUNT,
-    THREE_DIGITS,
-    UNDEFINED,
-    Cell,
-    Column,
-    NumberFormat,
-    Row,
-    Table,
-    percent,
-    to_terminal,
-)
+from retinabench.reports.toolkit.tables import COUNT, UNDEFINED, Cell, Column, NumberFormat, Row, Table, percent
 
 HEIGHT = 260
 LEAST, MOST = 1e-3, 1e9  # Range of the evidence that is drawn.
@@ -67,10 +56,9 @@ def evidence_panel(paths: Sequence[tuple[Mark, Evidence]], needed: float) -> Fig
     return figure
 
 
-def window_panel(
-    start: NDArray[np.datetime64], values: Sequence[Interval], label: str, goal: float | None = None
-) -> Figure:
+def window_panel(result: Monitoring, values: Sequence[Interval], label: str, goal: float | None = None) -> Figure:
     figure, [[axes]] = style.canvas(style.WIDTH, HEIGHT)
+    start = np.array([one.start for one in result.windows], "datetime64[D]")
     numbers = np.array([[one.value, one.low, one.high] for one in values], np.float64)
     known = np.isfinite(numbers[:, 0])
     color = style.mark(0).color
@@ -94,36 +82,30 @@ def _dated(axes: Axes) -> None:
 
 
 def monitor_tables(result: Monitoring) -> Group:
-    tables = [evidence_table(result), windows_table(result, LATEST)]
     lines = "\n".join(f"{one.lead} {one.text}" for one in findings(result))
-    return Group(Text(headline(result), style="bold"), *map(to_terminal, tables), Text(lines))
+    head, evidence = Text(headline(result), style="bold"), evidence_table(result)
+    return Group(head, evidence, windows_table(result, LATEST), Text(lines))
 
 
 def evidence_table(result: Monitoring) -> Table:
-    now = result.latest
-    rows = [
-        _evidence_row(one.name, one, Cell.of(now[one.name][1]) if one.name in now else UNDEFINED)
-        for one in result.risks
-    ]
-    if len(result.risks) > 1:
-        rows.append(_evidence_row("all goals together", result.combined, UNDEFINED))
-    rows += [_evidence_row(_group_text(one.name), one, UNDEFINED) for one in result.groups]
-    rows.append(_evidence_row("drift", result.drift, UNDEFINED))
+    watched = [(one.name, one) for one in result.risks]
+    watched += [("all goals together", result.combined)] if len(watched) > 1 else []
+    watched += [(_group_text(one.name), one) for one in result.groups]
+    rows = []
+    for name, one in [*watched, ("drift", result.drift)]:
+        value = Cell.of(result.latest[name][1]) if name in result.latest else UNDEFINED
+        if one.wealth > LARGE:
+            evidence = Cell(f"> {LARGE:,.0f}")
+        else:
+            evidence = Cell("< 0.01") if one.wealth < 0.01 else Cell.number(one.wealth, form=EVIDENCE)
+        alarm = UNDEFINED if one.alarm is None else Cell(str(one.alarm), emphasis="bad")
+        cells = [Cell.count(one.visits), value, evidence, Cell.number(one.needed, form=COUNT), alarm]
+        rows.append(Row(goal_text(name), cells))
     columns = [Column(head) for head in ("visits", "now", "evidence", "alarm at", "alarm since")]
     note = (
         f"now: the value in the latest {result.unit} with labels, {PER[result.certified.per]}, with its 95 % interval."
     )
     return Table.of("Evidence so far", columns, rows, row_header="Watched", note=note)
-
-
-def _evidence_row(name: str, one: Evidence, value: Cell) -> Row:
-    if one.wealth > LARGE:
-        evidence = Cell(f"> {LARGE:,.0f}")
-    else:
-        evidence = Cell("< 0.01") if one.wealth < 0.01 else Cell.number(one.wealth, form=EVIDENCE)
-    alarm = UNDEFINED if one.alarm is None else Cell(str(one.alarm), emphasis="bad")
-    cells = [Cell.count(one.visits), value, evidence, Cell.number(one.needed, form=COUNT), alarm]
-    return Row(goal_text(name), cells)
 
 
 def windows_table(result: Monitoring, most: int | None = None) -> Table:
@@ -181,19 +163,23 @@ def _group_text(name: str) -> str:
 
 def _missed(result: Monitoring, name: str) -> str:
     window, one = result.latest[name]
-    value, low, high = map(THREE_DIGITS, (one.value, one.low, one.high))
+    value, low, high = map(toolkit.THREE_DIGITS, (one.value, one.low, one.high))
     return f"{goal_text(name)}: {value} [{low}, {high}] {'on' if result.unit == 'day' else f'in the {result.unit} from'} {window.start}"
 
 
 def write_page(result: Monitoring, out: Path) -> Path:
-    path = out / "index.html"
-    write_bytes(path, page(result).encode())
-    return path
+    write_bytes(out / "index.html", page(result).encode())
+    return out / "index.html"
 
 
 @style.drawing()
 def page(result: Monitoring) -> str:
     goals = [LegendEntry(goal_text(one.name), style.mark(k + 1)) for k, one in enumerate(result.risks)]
+    paths = [(style.mark(k + 1), one) for k, one in enumerate(result.risks)]
+    paths = [(style.mark(0), result.combined), *paths] if len(paths) > 1 else paths
+    text = "Evidence after each day, on a logarithmic axis"
+    risks = evidence_panel(paths, result.combined.needed)
+    drift = evidence_panel([(style.mark(0), result.drift)], result.drift.needed)
     context = {
         "title": _say("short", result),
         "m": result,
@@ -204,7 +190,10 @@ def page(result: Monitoring) -> str:
         "windows": windows_table(result),
         "windows_note": _say("windows", result),
         "legend": [LegendEntry("all goals together", style.mark(0)), *goals] if len(goals) > 1 else goals,
-        "evidence_panels": _evidence_panels(result),
+        "evidence_panels": [
+            Panel.of(risks, "evidence-risks", "Against the certified goals", text),
+            Panel.of(drift, "evidence-drift", "Of drift, without labels", text),
+        ],
         "lead": _goal_panel(result, _worst_goal(result), "lead"),
         "window_panels": _window_panels(result),
         "settings": _settings(result),
@@ -212,29 +201,14 @@ def page(result: Monitoring) -> str:
     return pages.render("monitoring.html.j2", context, package=PACKAGE)
 
 
-def _evidence_panels(result: Monitoring) -> list[Panel]:
-    paths = [(style.mark(k + 1), one) for k, one in enumerate(result.risks)]
-    if len(paths) > 1:
-        paths.insert(0, (style.mark(0), result.combined))
-    risks = evidence_panel(paths, result.combined.needed)
-    drift = evidence_panel([(style.mark(0), result.drift)], result.drift.needed)
-    text = "Evidence after each day, on a logarithmic axis"
-    return [
-        Panel.of(risks, "evidence-risks", "Against the certified goals", text),
-        Panel.of(drift, "evidence-drift", "Of drift, without labels", text),
-    ]
-
-
 def _window_panels(result: Monitoring) -> list[Panel]:
-    windows = result.windows
-    start = np.array([one.start for one in windows], "datetime64[D]")
-    gap = window_panel(start, [one.calibration for one in windows], "observed − predicted", 0.0)
-    charts = [
-        ("Read by the expert", window_panel(start, [one.referred for one in windows], "share of images")),
-        ("Calibration in the large", gap),
-    ]
     text = f"A value with its 95 % interval per {result.unit}"
-    panels = [Panel.of(figure, f"window-{k}", name, text) for k, (name, figure) in enumerate(charts)]
+    read = window_panel(result, [one.referred for one in result.windows], "share of images")
+    gap = window_panel(result, [one.calibration for one in result.windows], "observed − predicted", 0.0)
+    panels = [
+        Panel.of(read, "window-0", "Read by the expert", text),
+        Panel.of(gap, "window-1", "Calibration in the large", text),
+    ]
     others = [goal for goal in result.certified.goals if goal != _worst_goal(result)]  # that one leads the page
     return panels + [_goal_panel(result, goal, f"goal-{k}") for k, goal in enumerate(others)]
 
@@ -248,8 +222,8 @@ def _worst_goal(result: Monitoring) -> Goal:
 
 
 def _goal_panel(result: Monitoring, goal: Goal, name: str) -> Panel:
-    start = np.array([one.start for one in result.windows], "datetime64[D]")
-    figure = window_panel(start, [one.risks[str(goal)] for one in result.windows], goal.spec.heading, goal.value)
+    values = [one.risks[str(goal)] for one in result.windows]
+    figure = window_panel(result, values, goal.spec.heading, goal.value)
     return Panel.of(figure, name, goal_text(goal), f"A value with its 95 % interval per {result.unit}, and the goal")
 
 

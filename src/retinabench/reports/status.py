@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,17 +45,46 @@ class CertificateStatus(Document):
 def status_of(folder: Path) -> list[CertificateStatus]:
     found = {path: content for path in sorted(folder.rglob("*.json")) if (content := _read(path)) is not None}
     logs = [(path.parent, read_log(path.parent)) for path in sorted(folder.rglob(LOG))]
-    watched = [
-        (path, content)
-        for path, content in found.items()
-        if str(content.get("schema", "")).startswith("retinabench.monitor/")
-    ]
-    certificates = [path for path, content in found.items() if str(content.get("schema", "")).startswith(CERTIFICATES)]
+    schemas = {path: str(content.get("schema", "")) for path, content in found.items()}
+    watched = [(path, found[path]) for path, schema in schemas.items() if schema.startswith("retinabench.monitor/")]
+    certificates = [path for path, schema in schemas.items() if schema.startswith(CERTIFICATES)]
     if not certificates:
         raise InputError("holds no certificate", file=folder, hint="`retinabench transfer … --json FILE` writes one.")
     certificates.sort(key=lambda path: (path.stat().st_mtime, path.name))
     names = {sha256(path): path.relative_to(folder).as_posix() for path in certificates}
-    return [_status(folder / name, name, digest, names, logs, watched) for digest, name in names.items()]
+    states = []
+    for digest, name in names.items():
+        sheet = (folder / name).with_name(SHEET).is_file()
+        try:
+            rule = read_rule(folder / name)
+        except InputError as error:
+            problem = f"refused or damaged: {error.problem}"
+            states.append(CertificateStatus(name, False, problem, (), 0, 0, "", "", "", sheet, ""))
+            continue
+        own = {out: of_log for out, log in logs if (of_log := [line for line in log if line["certificate"] == digest])}
+        alarms = [alarm for out, mine in own.items() if (alarm := judged(mine, rule, out).alarm) is not None]
+        lines = [line for mine in own.values() for line in mine]
+        mine = [one for one in watched if one[1].get("certificate") == digest]
+        newest = max(mine, key=lambda one: one[0].stat().st_mtime)[1] if mine else {}
+        newer = [log[-1]["certificate"] for out, log in logs if out in own]
+        replaced = next((names[one] for one in newer if one in names and one != digest), "")
+        state = "in use" if lines else "made, not yet applied"
+        if rule.broken:
+            state = f"refuted by the labels of {' and '.join(rule.broken)}"
+        elif newest.get("alarm"):
+            state = "alarm: watched labels or drift speak against it"
+        elif alarms:
+            state = f"alarm: the images have drifted since {alarms[0]}"
+        if gone := bool(replaced and digest not in newer):
+            state = f"replaced by {replaced}" + (f" after {state}" if state != "in use" else "")
+        patients = sum(sum(line["patients"].values()) for line in lines)
+        last = max((f"{line['file']} at {line['time']}" for line in lines), default="")
+        states.append(CertificateStatus(
+            name, bool(rule.broken or newest.get("alarm") or alarms) and not gone, state,
+            tuple(goal_text(one) for one in rule.goals), len(lines), patients, last, alarms[0] if alarms else "",
+            str(newest.get("headline", "")), sheet, replaced,
+        ))  # fmt: skip
+    return states
 
 
 def _read(path: Path) -> JsonObject | None:
@@ -65,52 +93,6 @@ def _read(path: Path) -> JsonObject | None:
             content = json.loads(check(path).read_bytes())
             return content if isinstance(content, dict) else None
     return None
-
-
-def _status(
-    path: Path,
-    name: str,
-    digest: str,
-    names: Mapping[str, str],
-    logs: list[tuple[Path, list[JsonObject]]],
-    watched: list[tuple[Path, JsonObject]],
-) -> CertificateStatus:
-    sheet = (path.parent / SHEET).is_file()
-    try:
-        rule = read_rule(path)
-    except InputError as error:
-        return CertificateStatus(name, False, f"refused or damaged: {error.problem}", (), 0, 0, "", "", "", sheet, "")
-    lines = [(out, line) for out, log in logs for line in log if line["certificate"] == digest]
-    alarms = [
-        alarm
-        for out in dict.fromkeys(out for out, _ in lines)
-        if (alarm := judged([line for place, line in lines if place == out], rule, out).alarm) is not None
-    ]
-    newest = max(
-        (one for one in watched if one[1].get("certificate") == digest),
-        key=lambda one: one[0].stat().st_mtime,
-        default=None,
-    )
-    seen = "" if newest is None else str(newest[1].get("headline", ""))
-    refuted = newest is not None and bool(newest[1].get("alarm"))
-    newer = [log[-1]["certificate"] for _, log in logs if any(line["certificate"] == digest for line in log)]
-    replaced = next((names[one] for one in newer if one in names and one != digest), "")
-    state = "in use" if lines else "made, not yet applied"
-    if rule.broken:
-        state = f"refuted by the labels of {' and '.join(rule.broken)}"
-    elif refuted:
-        state = "alarm: watched labels or drift speak against it"
-    elif alarms:
-        state = f"alarm: the images have drifted since {alarms[0]}"
-    if replaced and digest not in newer:
-        state = f"replaced by {replaced}" + (f" after {state}" if state != "in use" else "")
-    patients = sum(sum(line["patients"].values()) for _, line in lines)
-    last = max((f"{line['file']} at {line['time']}" for _, line in lines), default="")
-    return CertificateStatus(
-        name, bool(rule.broken or refuted or alarms) and not state.startswith("replaced"), state,
-        tuple(goal_text(one) for one in rule.goals), len(lines), patients, last, alarms[0] if alarms else "", seen,
-        sheet, replaced,
-    )  # fmt: skip
 
 
 def status_lines(found: list[CertificateStatus]) -> list[Text]:

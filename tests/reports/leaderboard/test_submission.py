@@ -7,7 +7,7 @@ import pytest
 
 from retinabench.core.errors import InputError
 from retinabench.data.frozen.definition import frozen_benchmark, truth_of
-from retinabench.predictions.io import write_predictions
+from retinabench.predictions.io import read_predictions, write_predictions
 from retinabench.predictions.table import Predictions
 from retinabench.reports.leaderboard import submission as module
 from retinabench.reports.leaderboard import submission as submission_module
@@ -87,7 +87,7 @@ def test_a_good_file_gets_the_order_grades_and_patients_of_the_truth(tmp_path) -
     shuffled = good.take(np.random.default_rng(0).permutation(len(good)))
     sampled = replace(shuffled, probs=np.repeat(shuffled.probs, 4, axis=1))
     write_predictions(sampled, tmp_path / "a.parquet")
-    found = submission_module.read_checked(tmp_path / "a.parquet", BENCHMARK)
+    found = submission_module.checked(read_predictions(tmp_path / "a.parquet"), BENCHMARK)
     assert np.array_equal(found.image_id, truth.image_id[truth.test])
     assert np.array_equal(found.patient_id, truth.patient_id[truth.test])
     assert found.samples == 1
@@ -121,7 +121,7 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path) -> None:
     with (tmp_path / "seed-0.csv").open("wb") as handle:
         handle.truncate(submission_module.MOST_BYTES + 1)
     with pytest.raises(InputError, match="a submission's file may have 64"):
-        submission_module.read_checked(tmp_path / "seed-0.csv", BENCHMARK)
+        submission_module.check_size(tmp_path / "seed-0.csv")
 
 
 def content(folder):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.files import check
-from retinabench.metrics import classification
+from retinabench.metrics import classification, weighted_images
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.decisions import binary_entropy, compared_uncertainties, referral_uncertainty
@@ -27,15 +27,7 @@ from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
 from retinabench.metrics.rejection import Rejections, compare_uncertainties
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
-from retinabench.metrics.weighted_images import (
-    Cases,
-    Statistic,
-    Weighted,
-    cluster_bootstrap,
-    cluster_codes,
-    is_positive,
-    percentile_interval,
-)
+from retinabench.metrics.weighted_images import Cases, Statistic, Weighted, cluster_bootstrap, cluster_codes
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions, Subsets, check_seeds, seeds_of
 from retinabench.reports.toolkit.figures import OTHERS, Mark, mark
@@ -81,8 +73,8 @@ class SetPredictions:
         if part is None or (name == "joint" and len(np.unique(part.domain)) < 2):
             return None
         values, kind = referral_uncertainty(part, uncertainty, threshold=threshold)
-        cluster = part.patients
-        return cls(part.image_id, part.label == 1, part.prob, values, kind, cluster, part.domain, part.grade, threshold)
+        label, ids = part.label == 1, part.patients
+        return cls(part.image_id, label, part.prob, values, kind, ids, part.domain, part.grade, threshold)
 
     def __len__(self) -> int:
         return len(self.label)
@@ -102,7 +94,7 @@ class SetPredictions:
 
     @cached_property
     def called(self) -> Bools:
-        return is_positive(self.prob, self.threshold)
+        return weighted_images.is_positive(self.prob, self.threshold)
 
     @cached_property
     def correct(self) -> Bools:
@@ -148,26 +140,22 @@ def replicated(
 ) -> tuple[Floats, Floats]:
     """Return a statistic of F files and its bootstrap replicates; `prepare` (N,) -> (F, K)."""
     functions = [prepare(case) for case in cases]
-    values = np.stack([f(np.ones((1, len(case))))[0] for f, case in zip(functions, cases, strict=True)])
+    pairs = list(zip(functions, cases, strict=True))
+    values = np.stack([f(np.ones((1, len(case))))[0] for f, case in pairs])
     if not replicates:
         return values, np.full((len(cases), 1, values.shape[1]), np.nan)
-    found = [
-        cluster_bootstrap(f, case.cluster, replicates=replicates, seed=seed)
-        for f, case in zip(functions, cases, strict=True)
-    ]
-    return values, np.stack(found)
+    draws = [cluster_bootstrap(f, case.cluster, replicates=replicates, seed=seed) for f, case in pairs]
+    return values, np.stack(draws)
 
 
 def quantities(
     methods: Sequence[IntervalMethod], wholes: Sequence[Weighted], values: Floats, replicates: Floats
 ) -> list[Quantity]:
     """Return the mean of K numbers over F seeds, each with the interval of its kind; `values` (F, K), `replicates` (F, R, K)."""
-    files, mean = len(values), values.mean(axis=0)
+    files, mean, drawn = len(values), values.mean(axis=0), replicates.mean(axis=0).T
     error = values.std(axis=0, ddof=1) / np.sqrt(files) if files > 1 else np.full(len(mean), np.nan)
     found = []
-    for method, value, draws, scatter in zip(
-        methods, mean.tolist(), replicates.mean(axis=0).T, error.tolist(), strict=True
-    ):
+    for method, value, draws, scatter in zip(methods, mean.tolist(), drawn, error.tolist(), strict=True):
         known = np.isfinite(value) and np.isfinite(draws).any()
         ends = method.ends(wholes, value, draws, 0.95) if known else Ends()
         found.append(Quantity(value, ends.low, ends.high, scatter))
@@ -324,33 +312,21 @@ class Evaluation:
         answer = "referable" if positive else "not referable"
         accuracy = self.lead_value(name, "accuracy").value
         area = float(np.mean([area_of(case.oracle.weighted(), "accuracy") for case in cases]))
-        return {
-            f"always “{answer}”": baseline,
-            "random referral": {
-                self.at("accuracy"): accuracy, "referral_accuracy_area": accuracy, "failure_auroc": 0.5,
-            },
-            "oracle referral": {
-                self.at("accuracy"): self.lead_value(name, self.at("perfect_accuracy")).value,
-                "referral_accuracy_area": area,
-                "failure_auroc": 1.0 if accuracy < 1 else np.nan,
-            },
-        }  # fmt: skip
+        perfect = self.lead_value(name, self.at("perfect_accuracy")).value
+        referral = {"random": (accuracy, accuracy, 0.5), "oracle": (perfect, area, 1.0 if accuracy < 1 else np.nan)}
+        scores = self.at("accuracy"), "referral_accuracy_area", "failure_auroc"
+        made = {f"{kind} referral": dict(zip(scores, values, strict=True)) for kind, values in referral.items()}
+        return {f"always “{answer}”": baseline} | made
 
     def _paired(self, a: int, b: int, name: str) -> bool:
         one, two = self.first(a, name), self.first(b, name)
-        return (
-            one is not None
-            and two is not None
-            and len(one) == len(two)
-            and np.array_equal(np.sort(one.image_id), np.sort(two.image_id))
-        )
+        return one is not None and two is not None and np.array_equal(np.sort(one.image_id), np.sort(two.image_id))
 
 
 def evaluate_methods(
     given: PredictionsByMethod, settings: EvaluationSettings = DEFAULTS, progress: Progress | None = None
 ) -> Evaluation:
-    methods = _checked(given)
-    tell = progress or (lambda _share: None)
+    methods, tell = _checked(given), progress or (lambda _share: None)
     sets = _sets(methods)
     found = Evaluation(methods, settings, sets, [mark(i) for i in range(len(methods))])
     for i, method in enumerate(methods):
@@ -393,29 +369,24 @@ def _scored(predictions: Predictions, found: Evaluation) -> tuple[Scores, dict[s
 
 
 def _checked(given: PredictionsByMethod) -> list[MethodPredictions]:
-    methods = [
-        MethodPredictions(name, (files,) if isinstance(files, Predictions) else tuple(files))
-        for name, files in given.items()
-    ]
-    if not methods:
+    if not given:
         raise InputError("there is nothing to report", hint="Give one predictions file or more.")
-    for method in methods:
-        if not method.predictions:
-            raise InputError(f"method '{method.name}' has no predictions", hint="Give one file or more.")
-        check_seeds([method.name] * len(method.predictions), method.predictions)
+    methods = []
+    for name, files in given.items():
+        seeds = (files,) if isinstance(files, Predictions) else tuple(files)
+        if not seeds:
+            raise InputError(f"method '{name}' has no predictions", hint="Give one file or more.")
+        check_seeds([name] * len(seeds), seeds)
+        methods.append(MethodPredictions(name, seeds))
     return methods
 
 
 def _sets(methods: Sequence[MethodPredictions]) -> list[str]:
-    of_files = [
-        {name for name in DOMAINS if p.select(domain=name, split="test") is not None}
-        for method in methods
-        for p in method.predictions
-    ]
-    found = set().union(*of_files)
-    if not found:
+    files = [p for method in methods for p in method.predictions]
+    of_files = [{name for name in DOMAINS if p.select(domain=name, split="test") is not None} for p in files]
+    sets = [name for name in SETS if any(name in domains for domains in of_files)]
+    if not sets:
         raise InputError("no file has test images", column="split", hint="Report needs rows of split 'test'.")
-    sets = [name for name in SETS if name in found]
     return [*sets, "joint"] if any(len(domains) == 2 for domains in of_files) else sets
 
 
@@ -467,20 +438,18 @@ def _add_curves(found: Evaluation, i: int, name: str) -> None:
 
     def compute() -> dict[str, Floats]:
         values, curves = replicated(cases, all_curves, replicates, seed)
-        low, high = percentile_interval(curves.mean(axis=0), points=True)
+        low, high = weighted_images.percentile_interval(curves.mean(axis=0), points=True)
         return {"values": values.mean(axis=0), "low": low, "high": high}
 
-    kept = kept_columns(parts, compute, replicates * sum(map(len, cases)))
-    start = 0
+    kept, start = kept_columns(parts, compute, replicates * sum(map(len, cases))), 0
     grids: dict[str, Floats] = dict.fromkeys((*METRICS, "roc"), GRID)
     for key, x in {**grids, "observed": np.arange(BINS, dtype=np.float64)}.items():
-        part = slice(start, start + len(x))
-        start = part.stop
-        found.curves[i, name, key] = Band(x, kept["values"][part], kept["low"][part], kept["high"][part])
+        ends = (kept[part][start : start + len(x)] for part in ("values", "low", "high"))
+        found.curves[i, name, key], start = Band(x, *ends), start + len(x)
 
 
 def _add_changes(found: Evaluation, i: int) -> None:
-    if "joint" not in found.sets or not all((i, name) in found.cases for name in SETS):
+    if not all((i, name) in found.cases for name in SETS):
         return
     values, replicates = replicated(found.cases[i, "joint"], changes, found.settings.bootstrap, found.settings.seed)
     specs = [SCORES[key] for key in CHANGED]

@@ -17,19 +17,9 @@ from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases
 from retinabench.reports.evaluation.evaluation import Evaluation, SetPredictions, quantities
 from retinabench.reports.evaluation.terminal import Worth, worth
+from retinabench.reports.toolkit import tables as toolkit
 from retinabench.reports.toolkit.figures import ImageSource, data_uri
-from retinabench.reports.toolkit.tables import (
-    PERCENT,
-    THREE_DIGITS,
-    Cell,
-    Column,
-    NumberFormat,
-    Quantity,
-    Row,
-    Table,
-    percent,
-    plain,
-)
+from retinabench.reports.toolkit.tables import PERCENT, THREE_DIGITS, Cell, Column, Quantity, Row, Table, percent, plain
 
 Fact = Mapping[str, Any]
 FEW_ERRORS, FEW_PATIENTS = 10, 30
@@ -105,16 +95,15 @@ def _retained(e: Evaluation, name: str) -> Fact | None:
 def _outcome(e: Evaluation, name: str) -> Fact:
     methods = [i for i in range(len(e.methods)) if (i, name) in e.cases]
     signs = [e.get(i, name, e.at("gain")).sign() for i in methods]
-    counts = signs.count(1), signs.count(-1), len(signs)
-    return {"set": name, "counts": counts, **dict(zip(("better", "worse", "methods"), counts, strict=True))}
+    better, worse = signs.count(1), signs.count(-1)
+    counts = better, worse, len(signs)
+    return {"set": name, "counts": counts, "better": better, "worse": worse, "methods": len(signs)}
 
 
 def _overall(outcomes: Sequence[Fact]) -> str:
     better, worse, total = (sum(numbers) for numbers in zip(*(one["counts"] for one in outcomes), strict=True))
-    if better == total:
-        return "better"
-    if worse == total:
-        return "worse"
+    if total in (better, worse):
+        return "better" if better == total else "worse"
     return "partly worse" if worse else "partly better" if better else "unclear"
 
 
@@ -140,8 +129,8 @@ def _missed(e: Evaluation, name: str) -> Fact | None:
     case, share = e.first(e.leader, name), e.lead_value(name, e.at("missed"))
     if case is None or not share.defined:
         return None
-    prevalence, retained = float(case.label.mean()), e.lead_value(name, e.at("prevalence"))
-    positives = int(case.label.sum())
+    positives, retained = int(case.label.sum()), e.lead_value(name, e.at("prevalence"))
+    prevalence = float(case.label.mean())
     return {"set": name, "positives": positives, "share": share, "prevalence": prevalence, "retained": retained}
 
 
@@ -150,16 +139,10 @@ def _order(e: Evaluation) -> Fact | None:
     leads = e.leads()
     if not leads or not e.same_images:
         return None
-    ahead = [other for other, gap in leads.items() if gap.sign() > 0]
+    ahead, level = ([other for other, gap in leads.items() if gap.sign() == sign] for sign in (1, 0))
     nearest = min(ahead, key=lambda other: leads[other].value, default="")
-    return {
-        "set": e.sets[-1],
-        "ahead": ahead,
-        "level": [other for other, gap in leads.items() if gap.sign() == 0],
-        "others": len(leads),
-        "nearest": nearest,
-        "gap": leads.get(nearest, Quantity(np.nan)),
-    }
+    gap, found = leads.get(nearest, Quantity(np.nan)), {"set": e.sets[-1], "ahead": ahead, "level": level}
+    return {**found, "others": len(leads), "nearest": nearest, "gap": gap}
 
 
 # Scores of the main table.
@@ -169,7 +152,7 @@ MAIN = (
 )  # fmt: skip
 RETAINED = ("accuracy", "gain", "closed", "sensitivity", "specificity", "prevalence", "missed")
 """Scores of the table of the retained images, at the share referred."""
-FORMATS = {"gain": NumberFormat(3, signed=True), "closed": PERCENT, "prevalence": PERCENT, "missed": PERCENT}
+FORMATS = {"gain": toolkit.NumberFormat(3, signed=True), "closed": PERCENT, "prevalence": PERCENT, "missed": PERCENT}
 FILE_COLUMNS = {
     "method": "Method as run", "model": "Network", "task": "Task", "seed": "Seed", "samples": "Samples",
     "members": "Members", "config_hash": "Configuration", "version": "Package",
@@ -219,8 +202,7 @@ def retained_tables(e: Evaluation) -> list[Table]:
 
 
 def patients_tables(e: Evaluation) -> list[Table]:
-    shown = ("auroc", "accuracy", "sensitivity", "specificity")
-    specs = [SCORES[score] for score in shown]
+    specs = [SCORES[score] for score in ("auroc", "accuracy", "sensitivity", "specificity")]
     tables = []
     for name in e.domains:
         rows = []
@@ -298,39 +280,28 @@ def example_groups(evaluation: Evaluation, images: ImageSource | None) -> list[d
 
 
 def _card(case: SetPredictions, row: int, images: ImageSource | None, retained: bool) -> dict[str, object]:
-    """Return the caption of an image, and the image as a data URI (`source`, empty where there is none)."""
     image = images(str(case.image_id[row])) if images else None
     source, width, height = data_uri(image) if image is not None else ("", 0, 0)
     known = -1 if case.grade is None else int(case.grade[row])
     grade = f", grade\u00a0{known}" if known >= 0 else ""
-    wrong = not case.correct[row]
-    predicted = "referable" if case.called[row] else "not referable"
+    wrong, predicted = not case.correct[row], "referable" if case.called[row] else "not referable"
     chance = probability_text(float(case.prob[row])).replace(" ", "\u00a0")
     unit = " nats" if case.uncertainty_name in ("total", "aleatoric", "epistemic") else ""
-    after = "retained" if retained else "referred"
+    value, after = float(case.uncertainty[row]), "retained" if retained else "referred"
+    shown = "< 0.001" if 0 < value < 0.0005 else plain(value, 3)
+    shown = f"{value:.3g}" if case.uncertainty_name == "own" else shown
+    # Compared with all others in whole percent, rounded down.
+    above, below = (int(100 * np.mean(part)) for part in (case.uncertainty < value, case.uncertainty > value))
+    rank = f"lower than {below} % of all" if below > above else f"higher than {above} % of all"
     return {
         "source": source, "alt": f"Fundus image {case.image_id[row]}", "width": width, "height": height, "wrong": wrong,
         "truth": ("Referable" if case.label[row] else "Not referable") + grade,
         "predicted": f"{'Wrongly predicted' if wrong else 'Predicted'} {predicted}, {chance}",
-        "uncertainty": f"Uncertainty {_uncertainty(case, row)}{unit}, {_rank(case, row)}: {after}",
+        "uncertainty": f"Uncertainty {shown}{unit}, {rank}: {after}",
         "id": f"{case.image_id[row]}, {SET_LABELS[str(case.domain[row])].lower()}",
     }  # fmt: skip
-
-
-def _rank(case: SetPredictions, row: int) -> str:
-    """Compare the uncertainty of an image with all others; whole percent, rounded down."""
-    above = int(100 * np.mean(case.uncertainty < case.uncertainty[row]))
-    below = int(100 * np.mean(case.uncertainty > case.uncertainty[row]))
-    return f"lower than {below} % of all" if below > above else f"higher than {above} % of all"
 
 
 def probability_text(p: float) -> str:
     """Write P(referable) without claiming certainty by rounding."""
     return "P > 0.999" if 0.9995 <= p < 1 else "P < 0.001" if 0 < p < 0.0005 else f"P = {plain(p, 3)}"
-
-
-def _uncertainty(case: SetPredictions, row: int) -> str:
-    value = float(case.uncertainty[row])
-    if case.uncertainty_name == "own":
-        return f"{value:.3g}"
-    return "< 0.001" if 0 < value < 0.0005 else plain(value, 3)

@@ -13,7 +13,6 @@ from matplotlib.ticker import MaxNLocator
 
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.screening_table import GOALS
-from retinabench.metrics.grades import GradeScores
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.rejection import REMOVED, Rejections
@@ -26,8 +25,6 @@ from retinabench.reports.toolkit.tables import percent, plain
 HEIGHT = 300
 NHS = (round(1 - GOALS["nhs"].specificity, 10), GOALS["nhs"].sensitivity)
 """False-positive rate and sensitivity of the NHS screening standard: specificity 80 %, sensitivity 85 %."""
-
-
 Control = tuple[str, Floats, Floats]  # label, x and y of a grey reference curve
 LABELS = {"accuracy": "accuracy", "auroc": "AUROC", "nll": "NLL (nats)"}
 
@@ -59,20 +56,18 @@ def roc_panel(lines: Sequence[Line]) -> Figure:
 def histogram_panel(columns: Mapping[str, SetPredictions], *, limits: tuple[float, float], label: str) -> Figure:
     """Draw uncertainty by grade (rows) and set (columns), correct above the axis, incorrect below, each half scaled to its own tallest bar."""
     graded = any(column.grade is not None for column in columns.values())
-    rows = [0, 1, 2, 3, 4] if graded else [None]
+    rows = range(5 if graded else 1)
     height = 56 + (80 if graded else 170) * len(rows)
     figure, grid = style.canvas(style.WIDTH, height, len(rows), len(columns), sharex=True)
     edges = np.linspace(*limits, 25)
     for number, (name, column) in enumerate(columns.items()):
-        for row, grade in enumerate(rows):
-            axes = grid[row][number]
-            chosen = np.ones(len(column.correct), bool)
-            if grade is not None:
-                known = column.grade if column.grade is not None else np.full(len(chosen), -1)
-                chosen = known == grade
-            _draw_histogram(axes, column.uncertainty[chosen], column.correct[chosen], edges)
-            if grade is not None and number == 0:
-                axes.set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=style.TEXT)
+        known = column.grade if column.grade is not None else np.full(len(column), -1 if graded else 0)
+        for grade in rows:
+            _draw_histogram(
+                grid[grade][number], column.uncertainty[known == grade], column.correct[known == grade], edges
+            )
+            if graded and number == 0:
+                grid[grade][0].set_ylabel(f"grade {grade}", rotation=0, ha="right", va="center", fontsize=style.TEXT)
         grid[0][number].set_title(SET_LABELS[name], fontsize=style.TEXT, color=style.INK, loc="left")
         grid[-1][number].set_xlabel(label, fontsize=style.TEXT)
         for axes in (line[number] for line in grid[:-1]):
@@ -134,31 +129,21 @@ def _lines(evaluation: Evaluation, name: str, key: str) -> list[Line]:
     lines = []
     for i, mark in enumerate(evaluation.marks):
         band = evaluation.curves.get((i, name, key))
-        if band is None or not np.isfinite(band.y).any():
-            continue
-        shown = len(evaluation.methods) <= MOST_COLORS or i == evaluation.leader
-        lines.append(Line(mark, band.x, band.y, *((band.low, band.high) if shown else (None, None))))
+        if band is not None and np.isfinite(band.y).any():
+            shown = len(evaluation.methods) <= MOST_COLORS or i == evaluation.leader
+            lines.append(Line(mark, band.x, band.y, *((band.low, band.high) if shown else (None, None))))
     return lines
-
-
-def _at_share(evaluation: Evaluation, name: str, metric: str) -> str:
-    at = round(evaluation.settings.referred * (len(GRID) - 1))
-    found = [(e.name, evaluation.curves.get((i, name, metric))) for i, e in enumerate(evaluation.methods)]
-    values = "; ".join(f"{who} {plain(float(band.y[at]), 3)}" for who, band in found if band is not None)
-    return f"With {percent(evaluation.settings.referred)} referred: {values}."
 
 
 def _composition(evaluation: Evaluation, name: str) -> str:
     case = evaluation.first(evaluation.leader, name)
     if case is None:
         return ""
-
-    def change(label: str, score: str) -> str:
+    parts = []
+    for score in ("accuracy", "sensitivity", "specificity"):
         before, after = evaluation.lead_value(name, score), evaluation.lead_value(name, evaluation.at(score))
-        return f"{label} {plain(before.value)} → {plain(after.value)}"
-
+        parts.append(f"{score} {plain(before.value)} → {plain(after.value)}")
     share = evaluation.lead_value(name, evaluation.at("prevalence")).value
-    parts = [change(score, score) for score in ("accuracy", "sensitivity", "specificity")]
     parts.append(f"referable {percent(float(case.label.mean()))} → {percent(share)}")
     return f"“{evaluation.leading}”, nothing referred → {percent(evaluation.settings.referred)} referred: {', '.join(parts)}."
 
@@ -175,18 +160,16 @@ def roc_panels(evaluation: Evaluation) -> list[Panel]:
             )
             said = f"Area under the curve: {areas}. The NHS standard lies at a false-positive rate of {NHS[0]} and a sensitivity of {NHS[1]}."
             title = f"ROC curves, {SET_LABELS[name].lower()}"
-            figure = roc_panel(lines)
-            svg = style.to_svg(figure, f"roc-{name}", title=title, description=said)
-            out.append(Panel(SET_LABELS[name], svg))
+            out.append(Panel.of(roc_panel(lines), f"roc-{name}", SET_LABELS[name], said, title))
         else:
-            caption = "No ROC curve: this set has images of one class only."
-            out.append(Panel(SET_LABELS[name], Markup(""), caption))
+            none = "No ROC curve: this set has images of one class only."
+            out.append(Panel(SET_LABELS[name], Markup(""), none))
     return out
 
 
 def referral_panels(evaluation: Evaluation) -> list[tuple[str, list[Panel]]]:
     headings = {"accuracy": "Accuracy", "auroc": "AUROC", "nll": "NLL, lower is better"}
-    return [(headings[metric], _referral_panels(evaluation, metric, evaluation.sets)) for metric in LABELS]
+    return [(heading, _referral_panels(evaluation, metric, evaluation.sets)) for metric, heading in headings.items()]
 
 
 def lead_panel(evaluation: Evaluation) -> Panel | None:
@@ -210,10 +193,13 @@ def _referral_panels(evaluation: Evaluation, metric: str, sets: Sequence[str], f
         referred = evaluation.settings.referred
         figure = referral_panel(lines[name], controls[name], label=label, limits=limits, referred=referred)
         title = f"{label} of the retained images against the share referred, {SET_LABELS[name].lower()}"
-        said = _at_share(evaluation, name, metric)
-        svg = style.to_svg(figure, figure_id or f"referral-{metric}-{name}", title=title, description=said)
+        at = round(referred * (len(GRID) - 1))
+        found = [(e.name, evaluation.curves.get((i, name, metric))) for i, e in enumerate(evaluation.methods)]
+        values = "; ".join(f"{who} {plain(float(band.y[at]), 3)}" for who, band in found if band is not None)
+        said = f"With {percent(referred)} referred: {values}."
         caption = _composition(evaluation, name) if metric == "accuracy" else ""
-        panels.append(Panel(SET_LABELS[name], svg, caption))
+        own = figure_id or f"referral-{metric}-{name}"
+        panels.append(Panel.of(figure, own, SET_LABELS[name], said, title, caption))
     return panels
 
 
@@ -243,10 +229,9 @@ def _limits(metric: str, lines: dict[str, list[Line]], controls: dict[str, list[
 
 
 def histogram_panels(evaluation: Evaluation) -> list[Panel]:
-    sets = evaluation.domains
     panels = []
     for i, method in enumerate(evaluation.methods):
-        found = {name: case for name in sets if (case := evaluation.first(i, name)) is not None}
+        found = {name: case for name in evaluation.domains if (case := evaluation.first(i, name)) is not None}
         if not found:
             continue
         kind = next(iter(found.values())).uncertainty_name
@@ -261,8 +246,8 @@ def histogram_panels(evaluation: Evaluation) -> list[Panel]:
             f"{SET_LABELS[n].lower()}: {int((~c.correct).sum())} of {len(c)} incorrect, their median uncertainty {_median(c.uncertainty[~c.correct])} against {_median(c.uncertainty[c.correct])} of the correct"
             for n, c in found.items()
         )
-        svg = style.to_svg(figure, f"histogram-{i}", title=f"Uncertainty of {method.name} by grade", description=errors)
-        panels.append(Panel(method.name, svg))
+        title = f"Uncertainty of {method.name} by grade"
+        panels.append(Panel.of(figure, f"histogram-{i}", method.name, errors, title))
     return panels
 
 
@@ -288,12 +273,8 @@ def reliability_panels(evaluation: Evaluation) -> list[Panel]:
                 f"{SET_LABELS[name].lower()}: predicted {case.prob.mean():.2f} on average, observed {case.label.mean():.2f}"
             )
         if places:
-            figure = reliability_panel(places, counts)
-            svg = style.to_svg(
-                figure, f"reliability-{i}",
-                title=f"Reliability of {method.name}, positive class", description="; ".join(said),
-            )  # fmt: skip
-            panels.append(Panel(method.name, svg))
+            figure, title = reliability_panel(places, counts), f"Reliability of {method.name}, positive class"
+            panels.append(Panel.of(figure, f"reliability-{i}", method.name, "; ".join(said), title))
     return panels
 
 
@@ -311,17 +292,7 @@ def rejection_panel(one: Rejections, name: str, figure_id: str) -> Panel:
     style.light_grid(axes, "y")
     said = "; ".join(f"{key}: RC-Index {plain(each.index, 4)}" for key, each in one.uncertainties.items())
     title = f"Accuracy of the retained images by uncertainty, {SET_LABELS[name].lower()}"
-    return Panel(SET_LABELS[name], style.to_svg(figure, figure_id, title=title, description=said))
-
-
-def curve_figure(lines: Mapping[str, tuple[Mark, GradeScores]]) -> Figure:
-    figure, [[axes]] = style.canvas(style.WIDTH, 300)
-    style.draw_lines(axes, [Line(mark, *one.curve.values()) for mark, one in lines.values()])
-    axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel="error in grades of the retained")
-    axes.set_ylim(bottom=0)
-    style.percent_axis(axes.xaxis)
-    style.light_grid(axes, "y")
-    return figure
+    return Panel.of(figure, figure_id, SET_LABELS[name], said, title)
 
 
 def grade_section(found: Mapping[str, Mapping[str, tuple[Mark, Seeds]]], leading: str = "") -> list[dict[str, object]]:
@@ -335,13 +306,14 @@ def grade_section(found: Mapping[str, Mapping[str, tuple[Mark, Seeds]]], leading
         first = known.get(leading, next(iter(known.values())))[1][0]
         title = f"Error in grades, {label.lower()}"
         said = f"{title} images, as the expert reads more of them; the area under it is in the table."
-        figure = curve_figure({method: (mark, seeds[0]) for method, (mark, seeds) in known.items()})
-        shown.append(
-            {
-                "scores": scores_table(label, {method: seeds for method, (_, seeds) in known.items()}),
-                "confusion": confusion_table(label, first),
-                "sets": sets_table(label, first),
-                "curve": Panel.of(figure, f"grades-{name}", title, said),
-            }
-        )
+        figure, [[axes]] = style.canvas(style.WIDTH, HEIGHT)
+        style.draw_lines(axes, [Line(mark, *seeds[0].curve.values()) for mark, seeds in known.values()])
+        axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel="error in grades of the retained")
+        axes.set_ylim(bottom=0)
+        style.percent_axis(axes.xaxis)
+        style.light_grid(axes, "y")
+        scores = scores_table(label, {method: seeds for method, (_, seeds) in known.items()})
+        curve = Panel.of(figure, f"grades-{name}", title, said)
+        tables = {"confusion": confusion_table(label, first), "sets": sets_table(label, first)}
+        shown.append({"scores": scores, "curve": curve, **tables})
     return shown

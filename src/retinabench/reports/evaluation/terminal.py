@@ -24,21 +24,9 @@ from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.rejection import Rejections
 from retinabench.reports import grades
+from retinabench.reports.toolkit import tables as toolkit
 from retinabench.reports.toolkit.pages import counted, macros
-from retinabench.reports.toolkit.tables import (
-    UNDEFINED,
-    Block,
-    Cell,
-    Column,
-    NumberFormat,
-    Quantity,
-    Row,
-    Table,
-    p_value,
-    percent,
-    pooled,
-    to_terminal,
-)
+from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Quantity, Row, Table, p_value
 
 if TYPE_CHECKING:
     from retinabench.metrics.comparison import Comparison
@@ -59,10 +47,8 @@ def scores_table(
     groups: dict[str, list[Scores]] = {}
     for name, one in zip(names, scores, strict=True):
         groups.setdefault(name, []).append(one)
-    # Long headers would take the width of the names.
-    columns = [
-        Column(SCORES[score].heading.replace(", ", ",\n").replace("Referral ", "Referral\n")) for score in COLUMNS
-    ]
+    heads = [SCORES[score].heading for score in COLUMNS]  # Long ones would take the width of the names.
+    columns = [Column(head.replace(", ", ",\n").replace("Referral ", "Referral\n")) for head in heads]
     blocks, said = [], []
     for key in (key for key in SETS if any(key in one.sets for one in scores)):
         rows = []
@@ -75,42 +61,32 @@ def scores_table(
         for control, values in (controls or {}).get(key, {}).items():
             cells = [Cell.number(values[score]) if score in values else Cell() for score in COLUMNS]
             rows.append(Row(control, cells, control=True))
-        blocks.append(Block(columns, rows, SET_LABELS[key]))
+        blocks.append(toolkit.Block(columns, rows, SET_LABELS[key]))
     seeds = len(groups) < len(scores)
     unit = "patient" if all(one.metadata.get("rows") == "patients" for one in scores) else "image"
     note = f"Per {unit}. Below each value: its 95 % interval over patients"
     note += " (of several seeds the mean of theirs); ± its standard error over seeds." if seeds else "."
     lines = [Text(re.sub(r"\bimage(s?)\b", rf"{unit}\1", line) + "\n") for line in said]
-    return Group(*lines, to_terminal(Table("", blocks, note=note)), *_grade_tables(groups))
+    return Group(*lines, Table("", blocks, note=note), *_grade_tables(groups))
 
 
-def _grade_tables(groups: Mapping[str, Sequence[Scores]]) -> list[Group]:
-    tables = []
+def _grade_tables(groups: Mapping[str, Sequence[Scores]]) -> list[Table]:
+    tables: list[Table] = []
     for name, files in groups.items():
-        found = {
-            SET_LABELS[key]: [own for one in files if key in one.sets and (own := one[key].grades)] for key in SETS
-        }
-        known = {label: seeds for label, seeds in found.items() if seeds}
+        found = {key: [own for one in files if key in one.sets and (own := one[key].grades)] for key in SETS}
+        known = {SET_LABELS[key]: seeds for key, seeds in found.items() if seeds}
         if known:
             caption = "Grades" if len(groups) == 1 else f"Grades: {name}"
-            shown = [grades.scores_table(caption, known)]
-            shown += [
-                table
-                for label, seeds in known.items()
-                if (table := grades.sets_table(label, seeds[0], subgroups=False))
-            ]
-            tables += [to_terminal(table) for table in shown]
+            sets = (grades.sets_table(label, seeds[0], subgroups=False) for label, seeds in known.items())
+            tables += [table for table in (grades.scores_table(caption, known), *sets) if table]
     return tables
 
 
 def _score_cell(sets: Sequence[SetScores], score: str) -> Cell:
     found = [one[score] for one in sets if score in one.scores]
-    values = [one.value for one in found if math.isfinite(one.value)]
-    if not values or len(values) < len(found):
-        return UNDEFINED
-    if len(values) > 1:
-        return Cell(pooled(found))
-    return Cell.number(found[0].value, found[0].low, found[0].high)
+    if not found or not all(math.isfinite(one.value) for one in found):
+        return toolkit.UNDEFINED
+    return Cell(toolkit.pooled(found)) if len(found) > 1 else Cell.of(found[0])
 
 
 def comparison_table(found: Comparison) -> Group:
@@ -138,12 +114,11 @@ def _differences(found: Comparison) -> Group:
     for key, one in found.sets.items():
         rows = []
         for name, score in one.scores.items():
-            difference = Cell.number(score.difference, score.low, score.high, form=SIGNED)
-            form = replace(Quantity(score.difference, score.low, score.high).form(), signed=False)
-            numbers = [Cell.number(one, form=form) for one in (score.a, score.b)]
-            numbers += [difference, Cell(p_value(score.p_adjusted))]
-            rows.append(Row(name, [*numbers, Cell(score.better or "")]))
-        blocks.append(Block(columns, rows, SET_LABELS[key]))
+            gap = Quantity(score.difference, score.low, score.high)
+            numbers = [Cell.number(one, form=gap.form()) for one in (score.a, score.b)]
+            cells = [*numbers, Cell(gap, SIGNED), Cell(p_value(score.p_adjusted)), Cell(score.better or "")]
+            rows.append(Row(name, cells))
+        blocks.append(toolkit.Block(columns, rows, SET_LABELS[key]))
     note = f"a = {found.a}\nb = {found.b}"
     if any(len(one.scores) > 1 for one in found.sets.values()):
         note += "\np is corrected for the number of scores of a set (Westfall and Young); `--score` tests one alone"
@@ -157,7 +132,7 @@ def _differences(found: Comparison) -> Group:
         for name, score in one.scores.items()
         if score.non_inferior is not None
     ]
-    return Group(*margins, to_terminal(Table("", blocks, note=note)))
+    return Group(*margins, Table("", blocks, note=note))
 
 
 def recalibration_table(found: Comparison, method: str) -> Group:
@@ -167,29 +142,21 @@ def recalibration_table(found: Comparison, method: str) -> Group:
         nll = one.scores["nll"]
         before, after, low, high = (SIGNED(x).lstrip("+") for x in (nll.b, nll.a, nll.low, nll.high))
         verdict = {"a": "Better.", "b": "Worse."}.get(nll.better or "", "No gain is shown.")
-        lines.append(
-            f"{verdict} {SET_LABELS[key]}: {method} changes the NLL from {before} to {after}, by {SIGNED(nll.difference)} [{low}, {high}].\n"
-        )
-    named = replace(found, a="after the map", b="before it")
-    return Group(*(Text(line, style="bold") for line in lines), _differences(named))
+        change = f"{method} changes the NLL from {before} to {after}, by {SIGNED(nll.difference)} [{low}, {high}].\n"
+        lines.append(Text(f"{verdict} {SET_LABELS[key]}: {change}", style="bold"))
+    return Group(*lines, _differences(replace(found, a="after the map", b="before it")))
 
 
 def rejections_table(method: str, found: Mapping[str, Rejections]) -> Group:
-    tables = []
-    for key, one in found.items():
-        if one.scores:
-            tables.append(folds_table(one, f"{method}, {SET_LABELS[key].lower()}"))
-        tables.append(uncertainties_table(one, f"{method}, {SET_LABELS[key].lower()}: uncertainties"))
-    return Group(*map(to_terminal, tables))
+    tables = [rejection_tables(one, f"{method}, {SET_LABELS[key].lower()}") for key, one in found.items()]
+    return Group(*(table for of_set in tables for table in of_set))
 
 
-def folds_table(one: Rejections, caption: str) -> Table:
+def rejection_tables(one: Rejections, caption: str) -> list[Table]:
+    """Return the scores by fold, where there are folds, and the uncertainties compared."""
     column = Column(f"mean of {one.folds} folds ± standard error")
     rows = [Row(SCORES[name].label, [Cell.number(each.mean, error=each.error)]) for name, each in one.scores.items()]
-    return Table.of(caption, [column], rows, row_header="score")
-
-
-def uncertainties_table(one: Rejections, caption: str) -> Table:
+    folds = [Table.of(caption, [column], rows, row_header="score")] if rows else []
     columns = [Column("RC-Index", direction="higher"), Column("first\nminus this")]
     columns += [Column("steps\nthat rise"), Column("largest\nfall")]
     rows = []
@@ -200,20 +167,20 @@ def uncertainties_table(one: Rejections, caption: str) -> Table:
         cells = [
             Cell.number(found.index, found.low, found.high, found.folds.error),
             Cell.number(*difference[:3], form=SIGNED, below=p) if known else Cell(""),
-            Cell(percent(steady.rises), below=f"p {p_value(steady.rises_p)}"),
+            Cell(toolkit.percent(steady.rises), below=f"p {p_value(steady.rises_p)}"),
             Cell(NumberFormat(4)(steady.fall), below=f"p {p_value(steady.fall_p)}"),
         ]
         rows.append(Row(name.replace("_", " "), cells))
     empty = [Cell("")] * (len(columns) - 1)
-    rows += [Row("random", [Cell.number(0.0), *empty], control=True)]
-    rows += [Row("oracle", [Cell.number(one.oracle), *empty], control=True)]
+    controls = (("random", 0.0), ("oracle", one.oracle))
+    rows += [Row(name, [Cell.number(value), *empty], control=True) for name, value in controls]
     note = "p of a difference: Holm's; of steps and falls: of a curve as steady in random order."
     if one.folds > 1:
         note += (
             " Each fold is ordered by itself: with folds of one size the RC-Index is the mean over folds (± its standard "
             "error), which is also that of the vertical average."
         )
-    return Table.of(caption, columns, rows, row_header="uncertainty", note=note)
+    return [*folds, Table.of(f"{caption}: uncertainties", columns, rows, row_header="uncertainty", note=note)]
 
 
 def scores_json(
@@ -283,8 +250,7 @@ def worth(method: str, name: str, one: SetScores, get: Callable[[str], Quantity]
         return None
     scores = {key: get(key) for key in (*USED, "net_benefit_gain", "brier_skill")}
     judged = ("sensitivity", "specificity", "auroc", "net_benefit_gain", "brier_skill")
-    parts = {key: Interval(scores[key].value, scores[key].low, scores[key].high) for key in judged}
-    kind = judge(**parts)
+    kind = judge(**{key: Interval(scores[key].value, scores[key].low, scores[key].high) for key in judged})
     return Worth(method, name, kind, one.baseline, one.positives, scores)
 
 
@@ -293,18 +259,16 @@ def worth_of_scores(method: str, name: str, files: Sequence[SetScores]) -> Worth
         if files[0].baseline is None:
             return Quantity(np.nan)
         if key in ("net_benefit_gain", "brier_skill"):
-            return pooled([getattr(one.baseline, key) for one in files])
-        return pooled([one[key] for one in files])
+            return toolkit.pooled([getattr(one.baseline, key) for one in files])
+        return toolkit.pooled([one[key] for one in files])
 
     return worth(method, name, files[0], get)
 
 
 def sentences(one: Worth) -> str:
     def show(quantity: Quantity, style: str = "plain") -> str:
-        base = NumberFormat(2, signed=style == "signed")
-        form = quantity.form(base)
-        interval = form.interval(quantity.low, quantity.high)
-        return " ".join(part for part in (form(quantity.value), interval) if part)
+        form = quantity.form(NumberFormat(2, signed=style == "signed"))
+        return f"{form(quantity.value)} {form.interval(quantity.low, quantity.high)}".rstrip()
 
     template = macros("worth.html.j2", package="retinabench.reports.evaluation")
     said = (

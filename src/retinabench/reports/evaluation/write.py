@@ -22,23 +22,14 @@ from retinabench.metrics.proportions import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules
 from retinabench.predictions.io import ReadEach, find_files, read_each
-from retinabench.predictions.table import Predictions, join_folds, method_names
+from retinabench.predictions.table import Predictions, join_folds, method_names, notes_of_files
 from retinabench.predictions.values import SEVERE
+from retinabench.reports.evaluation import evaluation as evaluations
 from retinabench.reports.evaluation import facts, figures
-from retinabench.reports.evaluation.evaluation import (
-    DEFAULTS,
-    MOST_BAND_REPLICATES,
-    MOST_COLORS,
-    Evaluation,
-    EvaluationSettings,
-    PredictionsByMethod,
-    Progress,
-    evaluate_methods,
-    quantities,
-)
+from retinabench.reports.evaluation.evaluation import DEFAULTS, Evaluation, EvaluationSettings, evaluate_methods
 from retinabench.reports.evaluation.facts import SLIGHT, verdict
 from retinabench.reports.evaluation.figures import grade_section
-from retinabench.reports.evaluation.terminal import folds_table, uncertainties_table
+from retinabench.reports.evaluation.terminal import rejection_tables
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import OTHERS, ImageSource, LegendEntry, data_uri, drawing, mark
 from retinabench.reports.toolkit.pages import explorer
@@ -94,8 +85,8 @@ def render(
         "patients_tables": facts.patients_tables(evaluation),
         "graded": any(case.grade is not None for case in cases),
         "own_uncertainty": any(case.uncertainty_name == "own" for case in cases),
-        "band_replicates": min(evaluation.settings.bootstrap, MOST_BAND_REPLICATES),
-        "many_bands": len(evaluation.methods) > MOST_COLORS,
+        "band_replicates": min(evaluation.settings.bootstrap, evaluations.MOST_BAND_REPLICATES),
+        "many_bands": len(evaluation.methods) > evaluations.MOST_COLORS,
         "with_images": images is not None,
         "of_table": all(p.metadata.get("inputs") == "table" for one in evaluation.methods for p in one.predictions),
         "pathways": pathways(evaluation, grids),
@@ -134,10 +125,7 @@ def _rejections(evaluation: Evaluation) -> list[dict[str, object]]:
             "title": f"{method}, {label}" if len(evaluation.rejections) > 1 else "",
             "figure": figures.rejection_panel(one, name, f"rejection-{number}"),
             "legend": [LegendEntry(key.replace("_", " "), mark(k)) for k, key in enumerate(one.uncertainties)],
-            "tables": [
-                *([folds_table(one, f"{method}, {label}")] if one.scores else []),
-                uncertainties_table(one, f"{method}, {label}: uncertainties"),
-            ],
+            "tables": rejection_tables(one, f"{method}, {label}"),
         })  # fmt: skip
     return shown
 
@@ -153,9 +141,7 @@ def _thresholds(evaluation: Evaluation) -> list[str]:
         for method, files in zip(evaluation.methods, evaluation.files, strict=True)
     }
     everyone = list(dict.fromkeys(note for notes in found.values() for note in notes))
-    if len(everyone) == 1:
-        return everyone
-    return [f"{name}: {'; '.join(notes)}" for name, notes in found.items()]
+    return everyone if len(everyone) == 1 else [f"{name}: {'; '.join(notes)}" for name, notes in found.items()]
 
 
 def _legend(evaluation: Evaluation) -> list[LegendEntry]:
@@ -166,20 +152,16 @@ def _legend(evaluation: Evaluation) -> list[LegendEntry]:
 
 def _metadata(evaluation: Evaluation) -> list[tuple[str, str]]:
     known = [p.metadata for method in evaluation.methods for p in method.predictions]
-    found = []
-    for key, term in (("task", "Task"), ("model", "Network")):
-        values = sorted({str(meta[key]) for meta in known if meta.get(key) is not None})
-        if values:
-            found.append((term, ", ".join(values)))
-    return found
+    terms = {"task": "Task", "model": "Network"}
+    values = {key: sorted({str(meta[key]) for meta in known if meta.get(key) is not None}) for key in terms}
+    return [(terms[key], ", ".join(of_key)) for key, of_key in values.items() if of_key]
 
 
 def _notes(evaluation: Evaluation) -> list[str]:
     """Return the notes of all files once each, led by the methods they are about where not all share them."""
-    where: dict[str, list[str]] = {}
-    for method, files in zip(evaluation.methods, evaluation.files, strict=True):
-        for note in dict.fromkeys(note for one in files for note in one.notes):
-            where.setdefault(note, []).append(method.name)
+    thresholds = {one.threshold.note for files in evaluation.files for one in files}  # stand under "Threshold"
+    said = [[note for one in files for note in one.notes if note not in thresholds] for files in evaluation.files]
+    notes = notes_of_files([method.name for method in evaluation.methods], said)
     unknown: dict[tuple[str, str], list[str]] = {}  # (set, why) -> scores
     for files in evaluation.files:
         for name in (name for name in evaluation.sets if name in files[0].sets):
@@ -190,21 +172,17 @@ def _notes(evaluation: Evaluation) -> list[str]:
     undefined: dict[tuple[str, str], list[str]] = {}  # (scores, why) -> sets
     for (name, why), scores in unknown.items():
         undefined.setdefault(("; ".join(scores), why), []).append(name)
-    for note in {one.threshold.note for files in evaluation.files for one in files if one.threshold.note}:
-        where.pop(note, None)  # stands under "Threshold"
-    everyone = len(evaluation.methods)
-    notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in where.items()]
     return notes + [f"{scores}, {join_names(sets)}: {why}" for (scores, why), sets in undefined.items()]
 
 
 def write_report(
-    methods: PredictionsByMethod,
+    methods: evaluations.PredictionsByMethod,
     out: str | Path,
     settings: EvaluationSettings = DEFAULTS,
     *,
     title: str = TITLE,
     images: ImageSource | None = None,
-    progress: Progress | None = None,
+    progress: evaluations.Progress | None = None,
 ) -> Path:
     """Score methods and write `index.html`, `scores.json`, `policies.json` and `table.csv` into `out`; the same arguments give the same bytes."""
     tell = progress or (lambda _share: None)
@@ -249,7 +227,7 @@ def report_files(
         return write_report(methods, out, settings, images=images, progress=percent_steps(advance))
 
 
-def percent_steps(advance: Callable[[int], None]) -> Progress:
+def percent_steps(advance: Callable[[int], None]) -> evaluations.Progress:
     done = 0
 
     def tell(share: float) -> None:
@@ -276,19 +254,17 @@ def score_records(evaluation: Evaluation) -> list[JsonObject]:
 
 
 def table_csv(evaluation: Evaluation) -> bytes:
-    rows: list[list[object]] = []
+    rows: list[tuple[str, str, str, Quantity, object]] = []
     for (i, name, score), quantity in sorted(evaluation.estimates.items(), key=lambda item: item[0]):
         method = evaluation.methods[i]
-        rows.append([method.name, name, score, *_parts(quantity), len(method.predictions)])
+        rows.append((method.name, name, score, quantity, len(method.predictions)))
     for (i, score), quantity in sorted(evaluation.changes.items()):
         method = evaluation.methods[i]
-        files = len(method.predictions)
-        rows.append([method.name, "shifted_minus_in_domain", score, *_parts(quantity), files])
+        rows.append((method.name, "shifted_minus_in_domain", score, quantity, len(method.predictions)))
     for other, gap in evaluation.leads().items():
-        names = f"{evaluation.leading} − {other}", evaluation.sets[-1], evaluation.at("accuracy")
-        rows.append([*names, *_parts(gap), ""])
+        rows.append((f"{evaluation.leading} − {other}", evaluation.sets[-1], evaluation.at("accuracy"), gap, ""))
     header = ["method", "set", "score", "value", "low", "high", "standard_error", "files"]
-    return csv_bytes(header, rows)
+    return csv_bytes(header, ([*names, q.value, q.low, q.high, q.error, files] for *names, q, files in rows))
 
 
 def _controls(evaluation: Evaluation, name: str) -> dict[str, dict[str, float]]:
@@ -306,24 +282,15 @@ def _added(evaluation: Evaluation, i: int, file: int) -> JsonObject:
             continue
         values, replicates = (array[file : file + 1] for array in evaluation.replicates[i, name])
         wholes = [evaluation.cases[i, name][file].cases.weighted()]
-        specs = [evaluation.spec(score) for score in evaluation.replicated]
-        methods = [spec.interval for spec in specs]
-        found = zip(evaluation.replicated, quantities(methods, wholes, values, replicates), strict=True)
-        added[name] = {key: _finite(quantity) for key, quantity in found if key in own}
+        methods = [evaluation.spec(score).interval for score in evaluation.replicated]
+        found = zip(evaluation.replicated, evaluations.quantities(methods, wholes, values, replicates), strict=True)
+        parts = {key: {"value": q.value, "low": q.low, "high": q.high} for key, q in found if key in own}
+        added[name] = json_content(parts)
     return added
 
 
-def _finite(quantity: Quantity) -> dict[str, float | None]:
-    parts = {"value": quantity.value, "low": quantity.low, "high": quantity.high}
-    return {key: part if math.isfinite(part) else None for key, part in parts.items()}
-
-
-def _parts(quantity: Quantity) -> tuple[float, ...]:
-    return quantity.value, quantity.low, quantity.high, quantity.error
-
-
 def report(
-    predictions: Predictions | PredictionsByMethod,
+    predictions: Predictions | evaluations.PredictionsByMethod,
     out: str | Path = "report",
     *,
     title: str = TITLE,
@@ -367,8 +334,8 @@ def report(
 
 
 def policy_grids(evaluation: Evaluation) -> dict[int, PolicyGrid]:
-    others = [i for i in range(len(evaluation.methods)) if i != evaluation.leader]
-    order, s = [evaluation.leader, *others][:MOST_METHODS], evaluation.settings
+    order = sorted(range(len(evaluation.methods)), key=lambda i: i != evaluation.leader)[:MOST_METHODS]
+    s = evaluation.settings
     grids = {}
     for i in order:
         predictions, threshold = evaluation.methods[i].predictions[0], evaluation.files[i][0].threshold
@@ -395,15 +362,12 @@ def pathways(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> list[dict[
 
 
 def page_explorer(evaluation: Evaluation, grids: dict[int, PolicyGrid], images: ImageSource | None) -> dict[str, Any]:
-    named = {evaluation.methods[i].name: grid for i, grid in grids.items()}
-    if images is None:
-        return explorer(named, READER, None)
-
     def thumbnail(image_id: str) -> str:
-        image = images(image_id)
+        image = None if images is None else images(image_id)
         return "" if image is None else data_uri(image, THUMBNAIL_SIDE)[0]
 
-    return explorer(named, READER, thumbnail)
+    named = {evaluation.methods[i].name: grid for i, grid in grids.items()}
+    return explorer(named, READER, None if images is None else thumbnail)
 
 
 def policy_records(evaluation: Evaluation, grids: dict[int, PolicyGrid]) -> JsonObject:

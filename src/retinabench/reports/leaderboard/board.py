@@ -29,16 +29,8 @@ from retinabench.metrics.comparison import RankedModel, ScoreRanking, SetRanking
 from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.predictions.io import find_files, read_predictions
 from retinabench.predictions.table import Predictions, method_names
-from retinabench.reports.leaderboard.submission import (
-    Card,
-    Kind,
-    Submission,
-    as_seed,
-    check_size,
-    checked,
-    find_submissions,
-    read_submission,
-)
+from retinabench.reports.leaderboard import submission
+from retinabench.reports.leaderboard.submission import Card, Kind, Submission, as_seed, check_size, checked
 
 SHIPPED = Path(__file__).parent / "shipped"
 KEY = b"retinabench.baselines"
@@ -118,9 +110,7 @@ class BenchmarkBoard(Board[MethodEntry]):
             },
             "sets": {
                 part: {
-                    "images": found.images,
-                    "patients": found.patients,
-                    "positives": found.positives,
+                    **{name: getattr(found, name) for name in ("images", "patients", "positives")},
                     "scores": {score: _score_json(score, ranking) for score, ranking in found.scores.items()},
                 }
                 for part, found in self.sets.items()
@@ -156,32 +146,24 @@ def make_boards(
     `names` are the benchmarks, by default all. Without replicates over patients nothing is resolved. Two entries of one name are
     refused.
     """
-    twice = [name for name, count in Counter(e.card.name for e in entries).items() if count > 1]
-    if twice:
+    if twice := [name for name, count in Counter(e.card.name for e in entries).items() if count > 1]:
         raise InputError(f"two submissions are named '{twice[0]}'", hint="Change the name on one card.")
     boards = []
     chosen = [frozen_benchmark(name) for name in names or benchmark_names()]
     with progress.track("Ranking", len(chosen), unit="benchmarks") as advance:
         for benchmark in chosen:
-            own = [e for e in entries if benchmark.name in e.predictions]
-            if every := [*baselines_of(benchmark.name), *own]:
-                boards.append(_board(benchmark, every, scores, bootstrap, seed))
+            own = [*baselines_of(benchmark.name), *(e for e in entries if benchmark.name in e.predictions)]
+            count, made = Counter(entry.card.title for entry in own), {}
+            for one in own:
+                title = one.card.title if count[one.card.title] == 1 else f"{one.card.title} ({one.card.name})"
+                made[one.key] = MethodEntry(title, one.kind, one.predictions[benchmark.name], one.notes, card=one.card)
+            if made:
+                sets = [*benchmark.sets, *(["joint"] if len(benchmark.sets) > 1 else [])]
+                predictions = {key: entry.seeds for key, entry in made.items()}
+                ranked, _ = rank_methods(predictions, bootstrap, seed, scores=scores, sets=sets)
+                boards.append(BenchmarkBoard(made, ranked, benchmark))
             advance(1)
     return boards
-
-
-def _board(
-    benchmark: FrozenBenchmark, entries: Sequence[Submission], scores: Sequence[str], bootstrap: int, seed: int
-) -> BenchmarkBoard:
-    count = Counter(entry.card.title for entry in entries)
-    made = {}
-    for one in entries:
-        title = one.card.title if count[one.card.title] == 1 else f"{one.card.title} ({one.card.name})"
-        made[one.key] = MethodEntry(title, one.kind, one.predictions[benchmark.name], one.notes, card=one.card)
-    sets = [*benchmark.sets, *(["joint"] if len(benchmark.sets) > 1 else [])]
-    predictions = {key: entry.seeds for key, entry in made.items()}
-    ranked, _ = rank_methods(predictions, bootstrap, seed, scores=scores, sets=sets)
-    return BenchmarkBoard(made, ranked, benchmark)
 
 
 def known_score(score: str) -> str:
@@ -191,13 +173,9 @@ def known_score(score: str) -> str:
 
 
 def read_entries(paths: Sequence[Path], benchmark: str | None = None) -> list[Submission]:
-    entries: list[Submission] = []
-    files: list[Path] = []
-    for path in paths:
-        if path.is_dir() and (submissions := find_submissions(path)):
-            entries += [read_submission(folder) for folder in submissions]
-        else:
-            files.append(path)
+    folders = {path: submission.find_submissions(path) if path.is_dir() else [] for path in paths}
+    entries = [submission.read_submission(folder) for submissions in folders.values() for folder in submissions]
+    files = [path for path in paths if not folders[path]]
     return [*entries, *(entries_of_files(find_files(files), benchmark) if files else [])]
 
 
@@ -213,7 +191,13 @@ def entries_of_files(files: Sequence[Path], benchmark: str | None = None) -> lis
     for number, (title, seeds) in enumerate(by_title.items()):
         name = benchmark or _benchmark_of(seeds[0])
         found = [as_seed(checked(one, frozen_benchmark(name)), title, one.metadata.get("seed")) for one in seeds]
-        entries.append(Submission(_bare_card(title, number), "file", {name: tuple(found)}))
+        slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].strip("-")
+        card = Card(
+            name=f"file-{number}-{slug}".rstrip("-"), title=printable(re.sub(r"[^ -~\u00a1-\u024f]", "?", title), 200),
+            method="A predictions file without a card.", authors="not stated", code="", compute="not stated", hours=0,
+            pretrained=False, tuned_on="validation",
+        )  # fmt: skip
+        entries.append(Submission(card, "file", {name: tuple(found)}))
     return entries
 
 
@@ -223,26 +207,8 @@ def _benchmark_of(predictions: Predictions) -> str:
         truth = truth_of(name)
         if np.array_equal(own, truth.image_id[truth.test]):
             return name
-    raise InputError(
-        "holds the test images of no benchmark",
-        file=predictions.source,
-        hint=f"Name the one it was meant for by --benchmark: {', '.join(benchmark_names())}.",
-    )
-
-
-def _bare_card(title: str, number: int) -> Card:
-    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].strip("-")
-    return Card(
-        name=f"file-{number}-{slug}".rstrip("-"),
-        title=printable(re.sub(r"[^ -~\u00a1-\u024f]", "?", title), 200),
-        method="A predictions file without a card.",
-        authors="not stated",
-        code="",
-        compute="not stated",
-        hours=0,
-        pretrained=False,
-        tuned_on="validation",
-    )
+    hint = f"Name the one it was meant for by --benchmark: {', '.join(benchmark_names())}."
+    raise InputError("holds the test images of no benchmark", file=predictions.source, hint=hint)
 
 
 def write_baselines(benchmark: FrozenBenchmark, baselines: Sequence[tuple[Card, int, Predictions]]) -> Path:
@@ -273,26 +239,18 @@ def baselines_of(name: str) -> tuple[Submission, ...]:
     if not file.is_file():
         return ()
     table, truth = pyarrow.parquet.read_table(file), truth_of(name)
-    ids = table["image_id"].to_numpy().astype(np.str_)
-    split = table["split"].to_numpy().astype(np.str_)
+    ids, split = (table[column].to_numpy().astype(np.str_) for column in ("image_id", "split"))
     rows = np.searchsorted(truth.image_id, ids)
+    known = {name: getattr(truth, name)[rows] for name in ("label", "grade", "patient_id", "domain")}
     entries = []
     for content in json.loads(table.schema.metadata[KEY]):
         card = Card(**content)
-        prefix = f"p:{card.name}:"
-        seeds = []
+        prefix, seeds = f"p:{card.name}:", []
         for column in (column for column in table.column_names if column.startswith(prefix)):
             own = f"u:{column[2:]}"
-            one = Predictions(
-                ids,
-                truth.label[rows],
-                np.asarray(table[column], np.float64),
-                truth.grade[rows],
-                truth.patient_id[rows],
-                truth.domain[rows],
-                split,
-                np.asarray(table[own], np.float64) if own in table.column_names else None,
-            )
+            uncertainty = np.asarray(table[own], np.float64) if own in table.column_names else None
+            probs = np.asarray(table[column], np.float64)
+            one = Predictions(ids, probs=probs, split=split, uncertainty=uncertainty, **known)
             seeds.append(as_seed(one, card.title, int(column.removeprefix(prefix))))
         entries.append(Submission(card, "baseline", {name: tuple(seeds)}))
     return tuple(entries)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,22 +46,7 @@ from retinabench.reports.evaluation.facts import probability_text
 from retinabench.reports.leaderboard import tables as rows
 from retinabench.reports.leaderboard.board import SCHEMA, BenchmarkBoard
 from retinabench.reports.toolkit import figures
-from retinabench.reports.toolkit.figures import (
-    WIDTH,
-    ImageSource,
-    LegendEntry,
-    Line,
-    Mark,
-    Panel,
-    canvas,
-    data_uri,
-    diagonal,
-    draw_lines,
-    drawing,
-    light_grid,
-    percent_axis,
-    to_svg,
-)
+from retinabench.reports.toolkit.figures import WIDTH, ImageSource, LegendEntry, Line, Mark, Panel, canvas, to_svg
 from retinabench.reports.toolkit.pages import Fact, render
 from retinabench.reports.toolkit.tables import cell_html
 
@@ -70,10 +56,6 @@ Failure = dict[str, str]  # An image that is predicted wrongly.
 EACH = 6
 PACKAGE = "retinabench.reports.leaderboard"
 REFERENCE = "map"  # whose curves stand beside those of every method
-
-
-def set_marks(sets: Sequence[str]) -> dict[str, Mark]:
-    return {name: Mark(k, 0) for k, name in enumerate(sets)}
 
 
 def curves_of(seeds: Sequence[Predictions], name: str) -> Curves:
@@ -88,7 +70,7 @@ def curves_of(seeds: Sequence[Predictions], name: str) -> Curves:
 
 
 def panels(ours: Mapping[str, Curves], others: Mapping[str, Curves], prefix: str) -> list[Panel]:
-    marks = set_marks(list(ours))
+    marks = {name: Mark(k, 0) for k, name in enumerate(ours)}
 
     def lines(curve: str) -> list[Line]:
         drawn = [Line(Mark(marks[name].hue, 2), *others[name][curve]) for name in ours if name in others]
@@ -104,8 +86,7 @@ def panels(ours: Mapping[str, Curves], others: Mapping[str, Curves], prefix: str
     def drawn() -> dict[str, NDArray[np.uint8]]:
         made = {}
         for key, (heading, draw) in drawings.items():
-            title = f"{heading}: {sets}"
-            svg = to_svg(draw(), f"{prefix}-{key}", title=title, description="Mean over seeds.")
+            svg = to_svg(draw(), f"{prefix}-{key}", title=f"{heading}: {sets}", description="Mean over seeds.")
             made[key] = np.frombuffer(svg.encode(), np.uint8)
         return made
 
@@ -119,18 +100,18 @@ def panels(ours: Mapping[str, Curves], others: Mapping[str, Curves], prefix: str
 
 def _diagonal(lines: Sequence[Line], xlabel: str, ylabel: str) -> Figure:
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    diagonal(axes)
-    draw_lines(axes, lines)
+    figures.diagonal(axes)
+    figures.draw_lines(axes, lines)
     axes.set(xlim=(0, 1), ylim=(0, 1.005), xlabel=xlabel, ylabel=ylabel)
     return figure
 
 
 def _referral(lines: Sequence[Line]) -> Figure:
     figure, [[axes]] = canvas(WIDTH, HEIGHT)
-    draw_lines(axes, lines)
+    figures.draw_lines(axes, lines)
     axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel="accuracy of the others")
-    percent_axis(axes.xaxis)
-    light_grid(axes, "y")
+    figures.percent_axis(axes.xaxis)
+    figures.light_grid(axes, "y")
     return figure
 
 
@@ -210,11 +191,6 @@ def method_page(key: str, boards: Sequence[BenchmarkBoard], shown: Mapping[str, 
     )
 
 
-def printed_page(boards: Sequence[BenchmarkBoard]) -> str:
-    tables = rows.printed_page_tables(boards)
-    return _render("printed.html.j2", title="Printed values", tables=tables, root="")
-
-
 def failures_of(board: BenchmarkBoard, key: str, *, shown: bool) -> list[Failure]:
     first = board.entries[key].seeds[0]
     return [one for name in board.benchmark.sets for one in failures(first, name, shown=shown)]
@@ -255,7 +231,7 @@ def _may_be_best(ranked: ScoreRanking) -> list[str]:
     return [key for key, model in ranked.models.items() if model.best == 1]
 
 
-@drawing()
+@figures.drawing()
 def _section(board: BenchmarkBoard, name: str) -> dict[str, object]:
     found, specs = board.sets[name], rows.specs_of(board, name)
     patients = "" if found.patients is None else f" of {found.patients:,} patients"
@@ -263,9 +239,8 @@ def _section(board: BenchmarkBoard, name: str) -> dict[str, object]:
     order = ranked.order()
     finding = f"{specs[0].label}, {SET_LABELS[name].lower()}: {_standing(board, name, specs[0].name)}"
     figure, [[axes]] = canvas(2 * WIDTH, 60 + 20 * len(order))
-    lines = [
-        IntervalRow(board.entries[key].title, (one := ranked.models[key]).value, one.low, one.high) for key in order
-    ]
+    models = [(board.entries[key].title, ranked.models[key]) for key in order]
+    lines = [IntervalRow(title, one.value, one.low, one.high) for title, one in models]
     draw_intervals(lines, axes, label=specs[0].heading)
     said = "Each method with its 95 % interval over patients, the best first."
     return {
@@ -278,7 +253,7 @@ def _section(board: BenchmarkBoard, name: str) -> dict[str, object]:
     }
 
 
-@drawing()
+@figures.drawing()
 def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -> dict[str, object]:
     name = board.benchmark.name
     sets: tuple[str, ...] = board.benchmark.sets
@@ -286,10 +261,9 @@ def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -
     references = {k: e for k, e in board.entries.items() if e.kind == "baseline" and e.card.name == REFERENCE}
     others = {part: curves_of(one.seeds, part) for other, one in references.items() if other != key for part in sets}
     ours = {part: curves_of(seeds, part) for part in sets}
-    marks = set_marks(sets)
-    legend = [LegendEntry(SET_LABELS[part], marks[part]) for part in sets]
+    legend = [LegendEntry(SET_LABELS[part], Mark(k, 0)) for k, part in enumerate(sets)]
     if others:
-        legend += [LegendEntry(f"MAP, {SET_LABELS[part].lower()}", Mark(marks[part].hue, 2)) for part in sets]
+        legend += [LegendEntry(f"MAP, {SET_LABELS[part].lower()}", Mark(k, 2)) for k, part in enumerate(sets)]
     numbers = [one.metadata["seed"] for one in seeds]
     return {
         "board": board,
@@ -303,6 +277,7 @@ def _method_section(board: BenchmarkBoard, key: str, shown: Sequence[Failure]) -
 
 def _facts(key: str, boards: Sequence[BenchmarkBoard]) -> list[Fact]:
     card = boards[0].entries[key].card
+    tuned = "nothing, they are defaults" if card.tuned_on == "nothing" else f"{card.tuned_on} images"
     seeds = ", ".join(f"{len(b.entries[key].seeds)} on {b.benchmark.title}" for b in boards)
     return [
         Fact("By", card.authors),
@@ -310,16 +285,12 @@ def _facts(key: str, boards: Sequence[BenchmarkBoard]) -> list[Fact]:
         Fact("Further data", "; ".join(card.data) or "none"),
         Fact("Pretrained weights", "yes" if card.pretrained else "no"),
         Fact("Networks per prediction", str(card.ensemble)),
-        Fact(
-            "Settings chosen on",
-            {"nothing": "nothing, they are defaults"}.get(card.tuned_on, f"{card.tuned_on} images"),
-        ),
+        Fact("Settings chosen on", tuned),
         Fact("Seeds", f"{seeds}{', without randomness' if card.deterministic else ''}"),
     ]
 
 
 MANIFEST = "site.json"
-Content = Iterator[tuple[str, bytes]]
 Failures = dict[tuple[str, str], list[Failure]]
 
 
@@ -339,15 +310,17 @@ def write_site(
             for board in boards
             for key in board.entries
         }
-        names = set(_names(boards, found))
+        contents = list(_contents(boards, images or {}, found))
+        names = {name for name, _ in contents}
         before = [str(name) for name in (folder.manifest() or {}).get("files", [])]
         _write_manifest(out, sorted({*before, *names}))
         written: set[str] = set()
         with progress.track("Writing pages", len(names), unit="files") as advance:
-            for name, content in _contents(boards, images or {}, found):
-                write_bytes(out / name, content)
-                written.add(name)
-                advance(1)
+            for name, make in contents:
+                if (content := make()) is not None:
+                    write_bytes(out / name, content if isinstance(content, bytes) else content.encode())
+                    written.add(name)
+                    advance(1)
         for name in sorted(set(before) - written):
             _remove(out, name)
         _write_manifest(out, sorted(written))
@@ -358,52 +331,39 @@ def _write_manifest(out: Path, names: Sequence[str]) -> None:
     write_bytes(out / MANIFEST, json_text({"schema": "retinabench.site/1", "files": list(names)}).encode())
 
 
-def _names(boards: Sequence[BenchmarkBoard], found: Failures) -> Iterator[str]:
-    yield from ("index.html", "printed.html", "board.json")
-    for board in boards:
-        name = board.benchmark.name
-        yield f"{name}/index.html"
-        yield from (f"{name}/{part}-{score}.html" for part, of in board.sets.items() for score in of.scores)
-        for key, entry in board.entries.items():
-            yield f"methods/{key}.html"
-            yield from (_download(key, name, one) for one in entry.seeds)
-            yield from (f"images/{name}/{one['file']}" for one in found[key, name] if one["file"])
-
-
-def _download(key: str, benchmark: str, one: Predictions) -> str:
-    return f"predictions/{key}/{benchmark}/seed-{one.metadata['seed']}.parquet"
-
-
-def _contents(boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource], found: Failures) -> Content:
+def _contents(
+    boards: Sequence[BenchmarkBoard], images: Mapping[str, ImageSource], found: Failures
+) -> Iterator[tuple[str, Callable[[], bytes | str | None]]]:
+    """Yield the name of every file and what makes its content; None of an image that its source does not have."""
     by_key: dict[str, list[BenchmarkBoard]] = {}
     for board in boards:
         for key, entry in board.entries.items():
             by_key.setdefault(key, []).append(board)
             for one in entry.seeds:
-                yield _download(key, board.benchmark.name, one), parquet_bytes(one)
+                name = f"predictions/{key}/{board.benchmark.name}/seed-{one.metadata['seed']}.parquet"
+                yield name, partial(parquet_bytes, one)
     for key, own in by_key.items():
         shown = {board.benchmark.name: found[key, board.benchmark.name] for board in own}
-        yield f"methods/{key}.html", method_page(key, own, shown).encode()
+        yield f"methods/{key}.html", partial(method_page, key, own, shown)
     for board in boards:
         name = board.benchmark.name
-        yield from _images(board, images.get(name), found)
+        ids = {one["image_id"] for key in board.entries for one in found[key, name]} if name in images else ()
+        for image_id in sorted(ids):
+            yield f"images/{name}/{image_file(image_id)}", partial(_jpeg, images[name], image_id)
         for part, of in board.sets.items():
             for score in of.scores:
-                yield f"{name}/{part}-{score}.html", pairs_page(board, part, score).encode()
-        yield f"{name}/index.html", benchmark_page(board).encode()
-    yield "printed.html", printed_page(boards).encode()
+                yield f"{name}/{part}-{score}.html", partial(pairs_page, board, part, score)
+        yield f"{name}/index.html", partial(benchmark_page, board)
+    tables = rows.printed_page_tables(boards)
+    yield "printed.html", partial(_render, "printed.html.j2", title="Printed values", tables=tables, root="")
     content: JsonObject = {"schema": SCHEMA, "benchmarks": [board.to_dict() for board in boards]}
-    yield "board.json", json_text(content).encode()
-    yield "index.html", index_page(boards).encode()
+    yield "board.json", partial(json_text, content)
+    yield "index.html", partial(index_page, boards)
 
 
-def _images(board: BenchmarkBoard, source: ImageSource | None, found: Failures) -> Content:
-    name = board.benchmark.name
-    ids = {one["image_id"] for key in board.entries for one in found[key, name]}
-    for image_id in sorted(ids) if source is not None else ():
-        if source is not None and (image := source(image_id)) is not None:
-            jpeg = base64.b64decode(data_uri(image)[0].partition(",")[2])
-            yield f"images/{name}/{image_file(image_id)}", jpeg
+def _jpeg(source: ImageSource, image_id: str) -> bytes | None:
+    image = source(image_id)
+    return None if image is None else base64.b64decode(figures.data_uri(image)[0].partition(",")[2])
 
 
 def _remove(out: Path, name: str) -> None:

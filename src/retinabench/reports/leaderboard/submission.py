@@ -30,13 +30,8 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator
 from retinabench.core.errors import InputError, nearest, visible
 from retinabench.core.files import check, json_text, sha256, write_bytes
 from retinabench.core.settings import Frozen, first_problem
-from retinabench.data.frozen.definition import (
-    BenchmarkTruth,
-    FrozenBenchmark,
-    benchmark_names,
-    frozen_benchmark,
-    truth_of,
-)
+from retinabench.data.frozen import definition
+from retinabench.data.frozen.definition import BenchmarkTruth, FrozenBenchmark, benchmark_names, frozen_benchmark
 from retinabench.predictions.io import parquet_bytes, read_predictions
 from retinabench.predictions.table import Predictions
 
@@ -117,11 +112,8 @@ def read_card(folder: Path) -> Card:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=file) from None
     if tree.get("tuned_on") == "test":
-        raise InputError(
-            "tuned_on is the test images: a method that saw their labels is not ranked",
-            file=file,
-            hint="Choose settings on the training or validation images.",
-        )
+        problem = "tuned_on is the test images: a method that saw their labels is not ranked"
+        raise InputError(problem, file=file, hint="Choose settings on the training or validation images.")
     try:
         card = Card(**tree)
     except ValidationError as error:
@@ -135,9 +127,8 @@ def card_toml(card: Card) -> str:
     lines, tables = [], []
     for key, value in card.model_dump().items():
         if isinstance(value, dict):
-            if value:
-                pairs = [f"{_quoted(name)} = {_quoted(of)}" for name, of in sorted(value.items())]
-                tables += [f"\n[{key}]", *pairs]
+            pairs = [f"{_quoted(name)} = {_quoted(of)}" for name, of in sorted(value.items())]
+            tables += [f"\n[{key}]", *pairs] if pairs else []
         elif isinstance(value, tuple):
             lines.append(f"{key} = [{', '.join(map(_quoted, value))}]")
         elif isinstance(value, str):
@@ -152,18 +143,10 @@ def _quoted(text: str) -> str:
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\u{ord(match[0]):04x}", escaped) + '"'
 
 
-def read_checked(file: Path, benchmark: FrozenBenchmark) -> Predictions:
-    check_size(file)
-    return checked(read_predictions(file), benchmark)
-
-
 def check_size(file: Path) -> None:
     if file.is_file() and (size := file.stat().st_size) > MOST_BYTES:
-        raise InputError(
-            f"has {size / 2**20:,.0f} MB; a submission's file may have {MOST_BYTES / 2**20:.0f}",
-            file=file,
-            hint="Store the mean over the posterior samples.",
-        )
+        problem = f"has {size / 2**20:,.0f} MB; a submission's file may have {MOST_BYTES / 2**20:.0f}"
+        raise InputError(problem, file=file, hint="Store the mean over the posterior samples.")
 
 
 def checked(predictions: Predictions, benchmark: FrozenBenchmark) -> Predictions:
@@ -171,44 +154,32 @@ def checked(predictions: Predictions, benchmark: FrozenBenchmark) -> Predictions
 
     Grades and patients are those of the truth. Raises `InputError` where the file is not complete or not of this benchmark.
     """
-    truth = truth_of(benchmark.name)
+    truth = definition.truth_of(benchmark.name)
     rows = _rows_of(predictions, truth, benchmark)
     for column in ("label", "domain"):
         ours, theirs = getattr(truth, column)[rows], getattr(predictions, column)
         if (differ := np.flatnonzero(ours != theirs)).size:
             row = int(differ[0])
-            raise _refused(
-                predictions,
+            problem = (
                 f"is '{theirs[row]}' for image '{predictions.image_id[row]}', which is '{ours[row]}' in "
-                f"{benchmark.name} ({len(differ):,} images differ)",
-                "Every row states label, domain and split as `retinabench prepare` wrote them.",
-                row,
-                column,
+                f"{benchmark.name} ({len(differ):,} images differ)"
             )
+            hint = "Every row states label, domain and split as `retinabench prepare` wrote them."
+            raise _refused(predictions, problem, hint, row, column)
     _check_splits(predictions, truth, rows, benchmark)
     for key, value in _leaves(predictions.metadata):
         if CHOICES.search(key) and ON_TEST.search(value):
-            raise _refused(
-                predictions,
-                f"says in its metadata that {key[:80]} is {value[:80]!r}: a setting was chosen on the test images",
-                "Choose it on the validation images.",
-            )
+            problem = f"says in its metadata that {key[:80]} is {value[:80]!r}: a setting was chosen on the test images"
+            raise _refused(predictions, problem, "Choose it on the validation images.")
     if np.array_equal(predictions.prob, predictions.label):
         raise _refused(predictions, "every probability is the image's label", "Store what the model predicts.")
     order = np.lexsort((rows, truth.split[rows] != "test"))
-    taken, own, about = rows[order], predictions.uncertainty, predictions.metadata
-    return Predictions(
-        image_id=truth.image_id[taken],
-        label=truth.label[taken],
-        probs=predictions.prob[order],
-        grade=truth.grade[taken],
-        patient_id=truth.patient_id[taken],
-        domain=truth.domain[taken],
-        split=predictions.split[order],
-        uncertainty=None if own is None else own[order],
-        metadata={key: about[key] for key in ("method", "title", "seed") if key in about},
-        source=predictions.source,
-    )
+    own = predictions.uncertainty
+    known = {name: getattr(truth, name)[rows[order]] for name in ("image_id", "label", "grade", "patient_id", "domain")}
+    known |= {"probs": predictions.prob[order], "split": predictions.split[order]}
+    about = {key: value for key, value in predictions.metadata.items() if key in ("method", "title", "seed")}
+    uncertainty = None if own is None else own[order]
+    return Predictions(**known, uncertainty=uncertainty, metadata=about, source=predictions.source)
 
 
 def _rows_of(predictions: Predictions, truth: BenchmarkTruth, benchmark: FrozenBenchmark) -> NDArray[np.intp]:
@@ -229,22 +200,19 @@ def _check_splits(
         wrongly |= truth.split[rows] == "train"
     if (wrong := np.flatnonzero(wrongly)).size:
         row = int(wrong[0])
-        raise _refused(
-            predictions,
+        problem = (
             f"is '{predictions.split[row]}' for image '{predictions.image_id[row]}' of the "
-            f"{truth.split[rows[row]]} split of {benchmark.name} ({len(wrong):,} rows are wrong)",
-            "Predict the test images, and the validation images if you like; no training images.",
-            row,
-            "split",
+            f"{truth.split[rows[row]]} split of {benchmark.name} ({len(wrong):,} rows are wrong)"
         )
+        hint = "Predict the test images, and the validation images if you like; no training images."
+        raise _refused(predictions, problem, hint, row, "split")
     lacking = np.setdiff1d(truth.test, rows[of_test])
     if lacking.size:
-        raise _refused(
-            predictions,
-            f"lacks {len(lacking):,} of the {len(truth.test):,} test images of {benchmark.name}, such as "
-            f"'{truth.image_id[lacking[0]]}'",
-            "Every test image of every set must be predicted.",
+        first = truth.image_id[lacking[0]]
+        problem = (
+            f"lacks {len(lacking):,} of the {len(truth.test):,} test images of {benchmark.name}, such as '{first}'"
         )
+        raise _refused(predictions, problem, "Every test image of every set must be predicted.")
 
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -308,12 +276,12 @@ def read_submission(folder: Path) -> Submission:
         benchmark = frozen_benchmark(part.name)
         notes += _check_images(card, benchmark, folder)
         files = _seed_files(part, benchmark, card)
-        found[part.name] = tuple(as_seed(read_checked(file, benchmark), card.title, seed) for seed, file in files)
+        seeds = ((seed, checked(read_predictions(file), benchmark)) for seed, file in files)
+        found[part.name] = tuple(as_seed(one, card.title, seed) for seed, one in seeds)
         _check_copies(found[part.name], card)
     if not found:
-        raise InputError(
-            "holds no predictions", file=folder, hint=f"Put them into a folder {' or '.join(benchmark_names())}."
-        )
+        hint = f"Put them into a folder {' or '.join(benchmark_names())}."
+        raise InputError("holds no predictions", file=folder, hint=hint)
     return Submission(card, "submission", found, tuple(notes))
 
 
@@ -331,9 +299,8 @@ def pack(folder: Path, out: Path) -> Path:
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     manifest = json_text({"schema": SCHEMA, "key": entry.key, "sha256": sums}).encode()
     if (target / MANIFEST).is_file() and check(target / MANIFEST).read_bytes() != manifest:
-        raise InputError(
-            "holds another submission of this name", file=target, hint="Delete it, or change the name on the card."
-        )
+        hint = "Delete it, or change the name on the card."
+        raise InputError("holds another submission of this name", file=target, hint=hint)
     if target.resolve() == folder.resolve():
         raise InputError("would be written over itself", file=folder, hint="Choose another --out.")
     there = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
@@ -353,11 +320,8 @@ def _parts(folder: Path) -> Iterator[Path]:
             raise InputError("is a link", file=path, hint="Put the file itself there.")
         if path.is_dir():
             if path.name not in benchmark_names():
-                raise InputError(
-                    f"is named after no benchmark: '{path.name[:60]}'",
-                    file=folder,
-                    hint=nearest(path.name, benchmark_names()),
-                )
+                hint = nearest(path.name, benchmark_names())
+                raise InputError(f"is named after no benchmark: '{path.name[:60]}'", file=folder, hint=hint)
             yield path
         elif path.name not in (CARD, MANIFEST):
             raise InputError(f"holds '{path.name[:80]}', which is not part of a submission", file=folder)
@@ -376,11 +340,9 @@ def _seed_files(part: Path, benchmark: FrozenBenchmark, card: Card) -> list[tupl
         found[int(match[1])] = path
     needed = 1 if card.deterministic else benchmark.seeds
     if not needed <= len(found) <= MOST_SEEDS:
-        raise InputError(
-            f"holds {len(found)} seeds; {benchmark.name} asks for {needed} to {MOST_SEEDS}",
-            file=part,
-            hint="A method without randomness says deterministic = true on its card, and hands in one.",
-        )
+        problem = f"holds {len(found)} seeds; {benchmark.name} asks for {needed} to {MOST_SEEDS}"
+        hint = "A method without randomness says deterministic = true on its card, and hands in one."
+        raise InputError(problem, file=part, hint=hint)
     return sorted(found.items())
 
 
@@ -388,11 +350,9 @@ def _check_copies(seeds: tuple[Predictions, ...], card: Card) -> None:
     for k, one in enumerate(seeds):
         for other in seeds[:k]:
             if np.array_equal(one.image_id, other.image_id) and np.array_equal(one.prob, other.prob):
-                raise InputError(
-                    f"holds the same predictions as seed {other.metadata['seed']}",
-                    file=one.source,
-                    hint="Train each seed anew, or say deterministic = true and hand in one.",
-                )
+                problem = f"holds the same predictions as seed {other.metadata['seed']}"
+                hint = "Train each seed anew, or say deterministic = true and hand in one."
+                raise InputError(problem, file=one.source, hint=hint)
     if card.deterministic and len(seeds) > 1:
         problem = f"{len(seeds)} seeds of a method that its card calls deterministic"
         raise InputError(problem, file=seeds[1].source)
@@ -403,11 +363,9 @@ def _check_images(card: Card, benchmark: FrozenBenchmark, folder: Path) -> list[
     if stated is None:
         return [f"{benchmark.name}: the card does not state images_sha256, so its images are not verified"]
     if stated != benchmark.listing_sha256:
-        raise InputError(
-            f"images_sha256 of {benchmark.name} is '{stated[:16]}…', not '{benchmark.listing_sha256[:16]}…'",
-            file=folder / CARD,
-            hint=f"Make the images with: retinabench prepare {benchmark.name} --out DIR",
-        )
+        problem = f"images_sha256 of {benchmark.name} is '{stated[:16]}…', not '{benchmark.listing_sha256[:16]}…'"
+        hint = f"Make the images with: retinabench prepare {benchmark.name} --out DIR"
+        raise InputError(problem, file=folder / CARD, hint=hint)
     return []
 
 
@@ -415,7 +373,17 @@ def _check_manifest(folder: Path) -> None:
     file = folder / MANIFEST
     if not file.exists() and not file.is_symlink():
         return
-    sums = _read_manifest(file)
+    try:
+        if file.is_symlink() or file.stat().st_size > MOST_MANIFEST_BYTES:
+            raise InputError("is a link, or larger than 1 MB", file=file)
+        content: Any = json.loads(check(file).read_text("utf-8"))
+        if content["schema"] != SCHEMA:
+            raise ValueError("another schema")
+        sums = {str(name): str(digest) for name, digest in content["sha256"].items()}
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"is not a list of hashes ({error})", file=file, hint="Pack it again.") from None
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
     if differing := sorted(there ^ set(sums)):
         what = "is not listed in it" if differing[0] in there else "is missing"
@@ -424,17 +392,3 @@ def _check_manifest(folder: Path) -> None:
         check_size(folder / name)
         if sha256(check(folder / name)) != digest:
             raise InputError("was changed after the submission was packed", file=folder / name, hint="Pack it again.")
-
-
-def _read_manifest(file: Path) -> dict[str, str]:
-    try:
-        if file.is_symlink() or file.stat().st_size > MOST_MANIFEST_BYTES:
-            raise InputError("is a link, or larger than 1 MB", file=file)
-        content: Any = json.loads(check(file).read_text("utf-8"))
-        if content["schema"] != SCHEMA:
-            raise ValueError("another schema")
-        return {str(name): str(digest) for name, digest in content["sha256"].items()}
-    except InputError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"is not a list of hashes ({error})", file=file, hint="Pack it again.") from None

@@ -11,18 +11,9 @@ from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.registry import SCORES as SPECS
 from retinabench.metrics.registry import ScoreSpec
 from retinabench.reports.leaderboard.board import BenchmarkBoard
+from retinabench.reports.toolkit import tables as toolkit
 from retinabench.reports.toolkit.printed import printed_tables
-from retinabench.reports.toolkit.tables import (
-    THREE_DIGITS,
-    Cell,
-    Column,
-    NumberFormat,
-    Quantity,
-    Row,
-    Table,
-    cell_html,
-    p_value,
-)
+from retinabench.reports.toolkit.tables import THREE_DIGITS, Cell, Column, NumberFormat, Quantity, Row, Table, cell_html
 
 TERMINAL = ("referral_accuracy_area", "auroc", "accuracy", "nll")
 KINDS = {"baseline": "baseline", "submission": "submission", "file": "your file"}
@@ -56,14 +47,12 @@ def method_rows(board: BenchmarkBoard, name: str) -> list[dict[str, Any]]:
     first = found[board.benchmark.primary]
     for key in first.order():
         models = [found[spec.name].models[key] for spec in specs_of(board, name)]
+        cells = [cell_html(score_cell(one, with_rank=True)) for one in models]
+        exact = [f"{one.value:.12g}" if math.isfinite(one.value) else "" for one in models]
         best, worst = first.models[key].best, first.models[key].worst
         rows.append({
             "key": key, "entry": board.entries[key], "ranks": rank_text(best, worst),
-            "order": str(best * 1000 + worst) if best else "",
-            "cells": [
-                (cell_html(score_cell(one, with_rank=True)), f"{one.value:.12g}" if math.isfinite(one.value) else "")
-                for one in models
-            ],
+            "order": str(best * 1000 + worst) if best else "", "cells": list(zip(cells, exact, strict=True)),
         })  # fmt: skip
     return rows
 
@@ -85,7 +74,9 @@ def pair_matrix(board: BenchmarkBoard, name: str, score: str) -> list[tuple[str,
 def _pair_text(pair: RankedPair) -> str:
     form = Quantity(pair.difference, pair.low, pair.high).form(THREE_DIGITS)
     interval = form.interval(pair.low, pair.high)
-    return f"{form(pair.difference)} {interval}, p {p_value(pair.p_holm)}" if interval else form(pair.difference)
+    return (
+        f"{form(pair.difference)} {interval}, p {toolkit.p_value(pair.p_holm)}" if interval else form(pair.difference)
+    )
 
 
 def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
@@ -98,22 +89,18 @@ def ranking_table(board: BenchmarkBoard, name: str, score: str) -> Table:
         cells = [Cell(rank_text(model.best, model.worst))]
         cells += [score_cell(found[spec.name].models[key]) for spec in specs]
         label = board.entries[key].title if kind == "baseline" else f"{board.entries[key].title} ({KINDS[kind]})"
-        rows.append(Row(label, cells, control=False))
-    caption = (
-        f"{board.benchmark.name}, {SET_LABELS[name].lower()}: {found.images:,} images, {found.positives:,} referable"
-    )
+        rows.append(Row(label, cells))
+    counts = f"{found.images:,} images, {found.positives:,} referable"
+    caption = f"{board.benchmark.name}, {SET_LABELS[name].lower()}: {counts}"
     note = "Ranks of methods that cannot be told apart are ranges (p < 0.05 by Holm's correction over all pairs)."
     return Table.of(caption, columns, rows, note=note)
 
 
 def scores_table(board: BenchmarkBoard, key: str) -> Table:
-    names = list(dict.fromkeys(score for found in board.sets.values() for score in found.scores))
     rows = []
-    for score in names:
-        cells = [
-            score_cell(found[score].models[key], with_rank=True) if score in found.scores else Cell("–")
-            for found in board.sets.values()
-        ]
+    for score in dict.fromkeys(score for found in board.sets.values() for score in found.scores):
+        models = [found[score].models[key] if score in found.scores else None for found in board.sets.values()]
+        cells = [Cell("–") if one is None else score_cell(one, with_rank=True) for one in models]
         rows.append(Row(SPECS[score].heading, cells))
     columns = [Column(SET_LABELS[name]) for name in board.sets]
     return Table.of(f"{board.benchmark.title}: all scores", columns, rows, row_header="score")

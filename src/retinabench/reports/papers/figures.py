@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
-from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from retinabench.core.errors import InputError
@@ -23,28 +22,10 @@ from retinabench.metrics.clinical.screening_table import GOALS
 from retinabench.metrics.decisions import binary_entropy
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.evaluation.evaluation import GRID
-from retinabench.reports.papers.measurements import (
-    JOINT_CRITERION,
-    RATES,
-    STANDARD_BLUR,
-    Collection,
-    MethodRuns,
-    TaskResults,
-)
-from retinabench.reports.toolkit.figures import (
-    BAD,
-    FAINT,
-    GOOD,
-    HUES,
-    MUTED,
-    PASS,
-    Mark,
-    canvas,
-    diagonal,
-    goal_region,
-    math_free,
-    percent_axis,
-)
+from retinabench.reports.papers import measurements
+from retinabench.reports.papers.measurements import JOINT_CRITERION, STANDARD_BLUR, Collection, MethodRuns, TaskResults
+from retinabench.reports.toolkit import figures as toolkit
+from retinabench.reports.toolkit.figures import BAD, FAINT, GOOD, HUES, MUTED, PASS, Mark, canvas, diagonal, math_free
 from retinabench.reports.toolkit.pages import capitalise
 
 AT_REFERRAL, CLASS_SHOWN = "accuracy_at_20", 4
@@ -67,15 +48,14 @@ SHOWN = 4
 SIDE = 320  # pixels of an image in a figure
 BLURS = (5, 10, 20, 30)  # of section B.6
 METRIC_LABELS = {
-    "accuracy": "accuracy of the retained",
-    "auroc": "AUROC of the retained",
-    "nll": "NLL of the retained (nats)",
+    "accuracy": "accuracy of the retained", "auroc": "AUROC of the retained", "nll": "NLL of the retained (nats)",
     "auprc": "AUPRC of the retained",
-}
+}  # fmt: skip
 BANDS = "Lines: means over runs; bands: ± one standard error over runs (none for a single run). "
 _CONTROLS = "Grey: the predictions of the best method referred at random and in the order of their true loss (oracle)."
 _TITLES = {**SET_LABELS, "rebalanced": "Shifted, grades as in EyePACS"}
 _ROC = "roc"
+Draw = Callable[[], Figure]
 Panel = tuple[str, str]  # What a panel shows (ROC curves, or a metric over referral), and the set.
 
 
@@ -87,22 +67,15 @@ class PaperFigure:
     number: str
     title: str
     caption: str
-    draw: Callable[[], Figure]
+    draw: Draw
 
-    @classmethod
-    def of(
-        cls,
-        results: TaskResults,
-        kind: str,
-        number: str,
-        title: str,
-        caption: str,
-        draw: Callable[[], Figure],
-        end: str = "",
-    ) -> PaperFigure:
-        lead = f"figure-{int(number):02d}" if number else "figure"
-        name = "-".join(part for part in (lead, kind, results.slug) if part)
-        return cls(name + end, number, f"{title}{results.title()}", caption, draw)
+
+def _figure(
+    results: TaskResults, kind: str, number: str, title: str, caption: str, draw: Draw, end: str = ""
+) -> PaperFigure:
+    lead = f"figure-{int(number):02d}" if number else "figure"
+    name = "-".join(part for part in (lead, kind, results.slug) if part)
+    return PaperFigure(name + end, number, f"{title}{results.title()}", caption, draw)
 
 
 def method_legend(figure: Figure, names: Sequence[str], marks: Sequence[Mark]) -> None:
@@ -125,7 +98,7 @@ def panel_title(axes: Axes, letter: str, text: str) -> None:
 
 def referral_axes(axes: Axes, label: str) -> None:
     axes.set(xlim=(0, 1), xlabel="referred to the expert", ylabel=label)
-    percent_axis(axes.xaxis)
+    toolkit.percent_axis(axes.xaxis)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     style_axes(axes)
 
@@ -155,10 +128,6 @@ def panel_grid(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
     return figure, grid
 
 
-def outline(text: Text) -> None:
-    text.set_path_effects([withStroke(linewidth=2.2, foreground="white")])
-
-
 def histogram_figures(results: TaskResults) -> tuple[list[PaperFigure], list[str]]:
     if not results.methods:
         return [], []
@@ -184,7 +153,7 @@ def _histogram_figure(
     kind = f"uncertainty-{name.replace('_', '-')}-{'ensembles' if pooled else 'single'}"
     title = f"Uncertainty by grade, {SET_LABELS[name].lower()}, {'ensembles' if pooled else 'single methods'}, "
     draw, end = partial(_draw_histograms, methods, name), f"-{part + 1}" if part else ""
-    return PaperFigure.of(results, kind, number, title, _CAPTION, draw, end)
+    return _figure(results, kind, number, title, _CAPTION, draw, end)
 
 
 def _draw_histograms(methods: Sequence[MethodRuns], name: str) -> Figure:
@@ -295,7 +264,7 @@ def pipeline_figure(results: TaskResults) -> PaperFigure | None:
         for score in ("accuracy_at_0", AT_REFERRAL)
     }
     caption = f"A model refers the images of which it is least certain. The numbers are the accuracy of {method.name}, mean over runs."
-    return PaperFigure.of(results, "pipeline", "2", "Automated diagnosis: ", caption, partial(_pipeline, sets, means))
+    return _figure(results, "pipeline", "2", "Automated diagnosis: ", caption, partial(_pipeline, sets, means))
 
 
 def _pipeline(sets: Sequence[str], means: Mapping[tuple[str, str], float]) -> Figure:
@@ -344,27 +313,20 @@ def method_marks(methods: Sequence[MethodRuns]) -> list[Mark]:
     return found
 
 
-def mean_and_error(values: Sequence[Floats], ddof: int) -> tuple[Floats, Floats | None]:
-    array = np.array(values)
-    mean = array.mean(axis=0)
-    return mean, array.std(axis=0, ddof=ddof) / np.sqrt(len(array)) if len(array) > 1 else None
-
-
 def draw_runs(axes: Axes, mark: Mark, x: Floats, values: Sequence[Floats], ddof: int = 1, **style: Any) -> Floats:
     """Draw the mean over runs with a band of one standard error; return the mean (P,)."""
-    mean, error = mean_and_error(values, ddof)
-    if error is not None:
+    array = np.array(values)
+    mean: Floats = array.mean(axis=0)
+    if len(array) > 1:
+        error = array.std(axis=0, ddof=ddof) / np.sqrt(len(array))
         axes.fill_between(x, mean - error, mean + error, color=mark.color, alpha=0.15, linewidth=0)
     axes.plot(x, mean, color=mark.color, linestyle=mark.linestyle, linewidth=1.4, zorder=3, **style)
     return mean
 
 
 def has_referral_curve(methods: Sequence[MethodRuns], name: str, metric: str) -> bool:
-    return any(
-        np.isfinite(run.referral.get((name, metric), np.array(np.nan))).any()
-        for method in methods
-        for run in method.runs
-    )
+    curves = (run.referral.get((name, metric)) for method in methods for run in method.runs)
+    return any(curve is not None and np.isfinite(curve).any() for curve in curves)
 
 
 def has_roc_curve(methods: Sequence[MethodRuns], name: str) -> bool:
@@ -372,14 +334,9 @@ def has_roc_curve(methods: Sequence[MethodRuns], name: str) -> bool:
 
 
 def roc_panel(
-    axes: Axes,
-    methods: Sequence[MethodRuns],
-    marks: Sequence[Mark],
-    name: str,
-    collection: Collection,
-    share: float = 1.0,
+    axes: Axes, methods: Sequence[MethodRuns], marks: Sequence[Mark], name: str, rules: str, share: float = 1.0
 ) -> None:
-    x = RATES[collection.rules]
+    x = measurements.RATES[rules]
     for method, mark in zip(methods, marks, strict=True):
         values = [run.roc[name, share] for run in method.runs if (name, share) in run.roc]
         if values:
@@ -390,9 +347,10 @@ def roc_panel(
 def roc_axes(axes: Axes) -> None:
     diagonal(axes)
     point = 1 - GOALS["nhs"].specificity, GOALS["nhs"].sensitivity
-    goal_region(axes, *point, markersize=5)
+    toolkit.goal_region(axes, *point, markersize=5)
     style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": PASS, "va": "top", "zorder": 6}
-    outline(axes.annotate("NHS", point, (5, -4), **style))
+    text = axes.annotate("NHS", point, (5, -4), **style)
+    text.set_path_effects([withStroke(linewidth=2.2, foreground="white")])
     axes.set(xlim=(-0.03, 0.93), ylim=(0.45, 1.02), xlabel="1 − specificity", ylabel="sensitivity")
     style_axes(axes)
 
@@ -421,11 +379,10 @@ def referral_line(
 
 
 def _controls(axes: Axes, method: MethodRuns, metric: str, name: str) -> None:
-    start, _ = mean_and_error([run.referral[name, metric][:1] for run in method.runs], 1)
+    start = np.mean([run.referral[name, metric][:1] for run in method.runs], axis=0)
     control_line(axes, GRID, np.full(len(GRID), start[0]), "random")
-    oracles = [run.oracle[name, metric] for run in method.runs if (name, metric) in run.oracle]
-    if oracles:
-        control_line(axes, GRID, mean_and_error(oracles, 1)[0], "oracle")
+    if oracles := [run.oracle[name, metric] for run in method.runs if (name, metric) in run.oracle]:
+        control_line(axes, GRID, np.mean(oracles, axis=0), "oracle")
 
 
 def value_range(methods: Sequence[MethodRuns], metric: str, name: str) -> tuple[float, float]:
@@ -471,7 +428,8 @@ def _main(results: TaskResults, collection: Collection) -> PaperFigure:
     if (_ROC, "joint") in panels:
         note = "The shifted set has one class and therefore no ROC curve; the joint set is shown instead. "
     caption = f"{note}{BANDS}Green: the NHS standard, sensitivity 85 % at specificity 80 %. {_CONTROLS}"
-    return _curve_figure("results", number, "ROC and referral", caption, results, collection, panels)
+    draw = partial(_draw_curves, results, collection, panels)
+    return _figure(results, "results", number, "ROC and referral, ", caption, draw)
 
 
 def _by_metric(results: TaskResults, collection: Collection) -> list[PaperFigure]:
@@ -480,11 +438,10 @@ def _by_metric(results: TaskResults, collection: Collection) -> list[PaperFigure
     for metric, label in METRIC_LABELS.items():
         panels = _possible(results.methods, [(metric, name) for name in SET_LABELS])
         if panels:
-            tuned_jointly = results.criterion == JOINT_CRITERION
-            figure_14 = (results.task, metric) == ("country_shift", "accuracy") and not tuned_jointly
-            title = f"{capitalise(label.partition(' of')[0])} over referral"
-            kind, number = f"referral-{metric}", "14" if figure_14 else ""
-            made.append(_curve_figure(kind, number, title, BANDS + _CONTROLS, results, collection, panels))
+            figure_14 = (results.task, metric) == ("country_shift", "accuracy") and results.criterion != JOINT_CRITERION
+            title, number = f"{capitalise(label.partition(' of')[0])} over referral, ", "14" if figure_14 else ""
+            draw = partial(_draw_curves, results, collection, panels)
+            made.append(_figure(results, f"referral-{metric}", number, title, BANDS + _CONTROLS, draw))
     return made
 
 
@@ -495,25 +452,21 @@ def _rebalanced(results: TaskResults, collection: Collection) -> list[PaperFigur
     sets = ("shifted", "rebalanced")
     curves = _possible(results.methods, [(metric, name) for metric in ("auroc", "accuracy") for name in sets])
     roc, referral = ("16", "17") if results.task == "country_shift" else ("", "")
-    figures = (
-        ("balanced-roc", roc, "ROC", [(_ROC, name) for name in sets]),
-        ("balanced-referral", referral, "Referral", curves),
-    )
-    return [
-        _curve_figure(kind, number, f"{title}, class-balanced shifted set", caption, results, collection, panels)
-        for kind, number, title, panels in figures
-    ]
+    figures = (("ROC", roc, [(_ROC, name) for name in sets]), ("Referral", referral, curves))
+    made = []
+    for what, number, panels in figures:
+        draw, title = partial(_draw_curves, results, collection, panels), f"{what}, class-balanced shifted set, "
+        made.append(_figure(results, f"balanced-{what.lower()}", number, title, caption, draw))
+    return made
 
 
 def _blurs(results: TaskResults, collection: Collection) -> PaperFigure:
     """Figures 19 and 20: a row of panels per method, a line per blur constant."""
     number = {"severity_shift": "19", "country_shift": "20"}.get(results.kind, "")
     number = "" if results.criterion == JOINT_CRITERION else number
-    caption, draw = (
-        f"One line per blur constant of the preprocessing. {BANDS}",
-        partial(_draw_blurs, results, collection),
-    )
-    return PaperFigure.of(results, "blur", number, "Referral by blur constant, ", caption, draw)
+    caption = f"One line per blur constant of the preprocessing. {BANDS}"
+    draw = partial(_draw_blurs, results, collection)
+    return _figure(results, "blur", number, "Referral by blur constant, ", caption, draw)
 
 
 def _draw_blurs(results: TaskResults, collection: Collection) -> Figure:
@@ -538,19 +491,6 @@ def _draw_blurs(results: TaskResults, collection: Collection) -> Figure:
     return figure
 
 
-def _curve_figure(
-    kind: str,
-    number: str,
-    title: str,
-    caption: str,
-    results: TaskResults,
-    collection: Collection,
-    panels: Sequence[Panel],
-) -> PaperFigure:
-    draw = partial(_draw_curves, results, collection, panels)
-    return PaperFigure.of(results, kind, number, f"{title}, ", caption, draw)
-
-
 def _possible(methods: Sequence[MethodRuns], panels: Sequence[Panel]) -> list[Panel]:
     return [
         (kind, name)
@@ -568,7 +508,7 @@ def _draw_curves(results: TaskResults, collection: Collection, panels: Sequence[
     marks = method_marks(results.methods)
     for k, ((kind, name), axes) in enumerate(zip(panels, places, strict=False)):
         if kind == _ROC:
-            roc_panel(axes, results.methods, marks, name, collection)
+            roc_panel(axes, results.methods, marks, name, collection.rules)
         else:
             referral_panel(axes, results.methods, marks, kind, name, collection)
         panel_title(axes, "abcdefgh"[k], _TITLES[name])

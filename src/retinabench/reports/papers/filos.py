@@ -70,15 +70,9 @@ def filos_table(results: TaskResults, collection: Collection) -> Table:
             rows = with_printed(rows, names, name)
         title = _FILOS_BLOCK_TITLES[name] if results.task == "country_shift" else SET_LABELS[name]
         blocks.append(Block(columns, rows, title))
-    return Table(
-        "AUC and accuracy of the images that are retained, the certain ones. Random referral: its expected value.",
-        blocks,
-        "Method",
-        name=f"table-2019-1-{results.slug}",
-        title=f"Referral, {results.title()}",
-        number="1 of the 2019 paper",
-        facts={"task": results.task, "dataset": results.dataset, "criterion": results.criterion},
-    )
+    caption = "AUC and accuracy of the images that are retained, the certain ones. Random referral: its expected value."
+    name, title = f"table-2019-1-{results.slug}", f"Referral, {results.title()}"
+    return Table(caption, blocks, "Method", "", name, title, "1 of the 2019 paper", results.facts)
 
 
 def _printed_sets(results: TaskResults) -> tuple[str, ...]:
@@ -96,12 +90,9 @@ def filos_leaderboard(results: TaskResults) -> dict[str, bytes]:
             continue
         for metric, score in METRICS.items():
             taken: set[str] = set()
-            for method in results.methods:
-                stem = _unused(_file_name(method), taken)
-                files[f"{benchmark}/{metric}/{stem}.csv"] = _csv(method, name, score, RETAINED)
-            all_retained = (1.0,) * len(RETAINED)
-            stem = _unused("random", taken)
-            files[f"{benchmark}/{metric}/{stem}.csv"] = _csv(results.methods[0], name, score, all_retained)
+            made = [(_file_name(method), method, RETAINED) for method in results.methods]
+            for stem, method, retained in [*made, ("random", results.methods[0], (1.0,) * len(RETAINED))]:
+                files[f"{benchmark}/{metric}/{_unused(stem, taken)}.csv"] = _csv(method, name, score, retained)
     return files
 
 
@@ -152,16 +143,11 @@ def filos_figures(results: TaskResults, collection: Collection) -> list[PaperFig
     ]
     if shared.has_roc_curve(results.methods, "in_domain"):
         made.append(("6", "ROC after referral", roc, partial(_draw_roc, results, collection, sampled)))
-    return [
-        PaperFigure(
-            f"figure-2019-{number}-{results.slug}",
-            f"{number} of the 2019 paper",
-            f"{title}, {results.title()}",
-            caption,
-            draw,
-        )
-        for number, title, caption, draw in made
-    ]
+    figures = []
+    for number, title, caption, draw in made:
+        name, own = f"figure-2019-{number}-{results.slug}", f"{title}, {results.title()}"
+        figures.append(PaperFigure(name, f"{number} of the 2019 paper", own, caption, draw))
+    return figures
 
 
 def _sampled(methods: Sequence[MethodRuns]) -> MethodRuns:
@@ -229,7 +215,7 @@ def _draw_roc(results: TaskResults, collection: Collection, one: MethodRuns) -> 
     left.legend(loc="center", fontsize=8, frameon=False)
     shared.roc_axes(left)
     marks = shared.method_marks(results.methods)
-    shared.roc_panel(right, results.methods, marks, "in_domain", collection, _ROC_RETAINED)
+    shared.roc_panel(right, results.methods, marks, "in_domain", collection.rules, _ROC_RETAINED)
     shared.panel_title(left, "a", f"{one.name}, by share retained")
     shared.panel_title(right, "b", f"{100 * _ROC_RETAINED:.0f} % retained")
     shared.method_legend(figure, [method.name for method in results.methods], marks)

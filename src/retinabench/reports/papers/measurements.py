@@ -22,7 +22,7 @@ import csv
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -145,11 +145,10 @@ def rebalanced(test: Predictions) -> Predictions | None:
 def retained_weight(w: Weighted, share: float) -> Floats:
     """Return (N,) weights, in the order of the cases, that retain this share of the mass; ties are shared evenly."""
     at = w.locate(np.array([share * w.total]))
-    block, fraction = at.block, at.fraction
-    starts = np.concatenate(([0], w.cases.ends + 1))
+    start, end = np.concatenate(([0], w.cases.ends + 1))[at.block[0] :][:2]
     weight = w.weight.copy()
-    weight[starts[block[0]] : starts[block[0] + 1]] *= fraction[0]
-    weight[starts[block[0] + 1] :] = 0
+    weight[start:end] *= at.fraction[0]
+    weight[end:] = 0
     return weight
 
 
@@ -178,8 +177,7 @@ def _published(test: Predictions, seed: int) -> Measurements:
             kept = published.order_of(uncertainty)[: int(share * len(rows))]
             if 0 < label[kept].sum() < len(kept):
                 curve_of_kept = roc_curve(label[kept], prob[kept])
-                sensitivity = published.sensitivity_at_nearest(curve_of_kept, RATES["published"])
-                out.roc[name, share] = sensitivity
+                out.roc[name, share] = published.sensitivity_at_nearest(curve_of_kept, RATES["published"])
     return out
 
 
@@ -233,6 +231,10 @@ class TaskResults:
         """Task, data set and criterion as part of a file name, such as `country-shift-tuned-in-domain`."""
         words = (_CRITERION_SLUGS.get(part, part) for part in (self.task, self.dataset, self.criterion))
         return "-".join(re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words if word)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"task": self.task, "dataset": self.dataset, "criterion": self.criterion}
 
     def title(self, criterion: bool = True) -> str:
         task = task_title(self.task) + (f" on {self.dataset}" if self.dataset else "")
@@ -302,7 +304,13 @@ def origin(predictions: Predictions, labels: Mapping[str, str]) -> Origin:
     seeds = metadata.get("member_seeds")
 
     def integer(name: str) -> int | None:
-        return _integer(stated[name], name, predictions.source)
+        if (value := stated[name]) in (None, ""):
+            return None
+        try:
+            return int(str(value))
+        except ValueError:
+            problem = f"states {name} = {value!r}, which is not a whole number"
+            raise InputError(problem, file=predictions.source, hint="Correct it with --labels.") from None
 
     return Origin(
         method=str(labels.get("method") or metadata.get("title") or metadata.get("method") or stem),
@@ -316,16 +324,6 @@ def origin(predictions: Predictions, labels: Mapping[str, str]) -> Origin:
         members=integer("members") or 1,
         member_seeds=tuple(seeds) if isinstance(seeds, list) else (),
     )
-
-
-def _integer(value: object, name: str, source: str | None) -> int | None:
-    if value is None or value == "":
-        return None
-    try:
-        return int(str(value))
-    except ValueError:
-        hint = "Correct it with --labels."
-        raise InputError(f"states {name} = {value!r}, which is not a whole number", file=source, hint=hint) from None
 
 
 def read_labels(path: Path | None, files: Sequence[Path]) -> Mapping[Path, Mapping[str, str]]:
@@ -389,19 +387,21 @@ def collect(
         group.runs.append(measured)
         group.tests.append(tests[k])
         group.seeds.append(one.member_seeds or (None if one.seed is None else (one.seed,)))
+    tasks: dict[tuple[str, str, str], list[MethodRuns]] = {}
+    for place, group in groups.items():
+        tasks.setdefault((place.task, place.dataset, place.criterion), []).append(group)
     notes = tuple(dict.fromkeys(note for test in tests for note in test.notes))
     if any(test.patient_id is None for test in tests):
         notes += ("no patient_id: every image is its own cluster, errors and intervals may be too narrow",)
     if rules == "corrected":
         with progress.track("Comparing", len(paths), unit="files") as advance:
-            _rank(groups, bootstrap, seed, advance)
-    return Collection(_results(groups), rules, bootstrap, seed, len(paths), notes)
+            _rank(tasks.values(), bootstrap, seed, advance)
+    return Collection([_results(*task) for task in tasks.items()], rules, bootstrap, seed, len(paths), notes)
 
 
-def _rank(groups: Mapping[Origin, MethodRuns], bootstrap: int, seed: int, advance: Advance) -> None:
+def _rank(tasks: Iterable[list[MethodRuns]], bootstrap: int, seed: int, advance: Advance) -> None:
     """Compare the methods of each task, data set and criterion by all numbers; `advance` is told the number of files done."""
-    for key in dict.fromkeys((place.task, place.dataset, place.criterion) for place in groups):
-        own = [one for place, one in groups.items() if (place.task, place.dataset, place.criterion) == key]
+    for own in tasks:
         stated = {one.label: [seeds for seeds in one.seeds if seeds is not None] for one in own}
         seeds = {one.label: stated[one.label] for one in own if None not in one.seeds}
         tests = {one.label: one.tests for one in own}
@@ -499,16 +499,11 @@ def _measured(
     return [one for one in found if one is not None]
 
 
-def _results(groups: Mapping[Origin, MethodRuns]) -> list[TaskResults]:
-    results = []
-    for key in dict.fromkeys((place.task, place.dataset, place.criterion) for place in groups):
-        methods = [group for place, group in groups.items() if (place.task, place.dataset, place.criterion) == key]
-        bases = list(dict.fromkeys(method.base for method in methods))
-        methods.sort(key=lambda method: (bases.index(method.base), method.ensemble))
-        standard = [method for method in methods if method.blur in (None, STANDARD_BLUR)]
-        blurs: dict[str, set[int]] = {}
-        for method in methods:
-            blurs.setdefault(method.name, set()).add(method.blur or STANDARD_BLUR)
-        variants = [method for method in methods if len(blurs[method.name]) > 1]
-        results.append(TaskResults(*key, standard, variants))
-    return results
+def _results(key: tuple[str, str, str], methods: list[MethodRuns]) -> TaskResults:
+    bases = list(dict.fromkeys(method.base for method in methods))
+    methods.sort(key=lambda method: (bases.index(method.base), method.ensemble))
+    standard = [method for method in methods if method.blur in (None, STANDARD_BLUR)]
+    blurs: dict[str, set[int]] = {}
+    for method in methods:
+        blurs.setdefault(method.name, set()).add(method.blur or STANDARD_BLUR)
+    return TaskResults(*key, standard, [method for method in methods if len(blurs[method.name]) > 1])

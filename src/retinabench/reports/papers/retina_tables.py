@@ -17,7 +17,7 @@ from retinabench.metrics.intervals import holm
 from retinabench.metrics.registry import SCORES
 from retinabench.reports.papers import measurements
 from retinabench.reports.papers.measurements import Collection, Key, MethodRuns, TaskResults
-from retinabench.reports.toolkit.tables import Block, Cell, Column, NumberFormat, Quantity, Row, Table
+from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, NumberFormat, Quantity, Row, Table
 
 NUMBERS = {  # (kind, task, tuned on the joint validation set)
     ("referral", "country_shift", False): 1, ("referral", "severity_shift", False): 2,
@@ -29,7 +29,6 @@ NUMBERS = {  # (kind, task, tuned on the joint validation set)
 }  # fmt: skip
 DETECTION = 3
 PERCENT = NumberFormat(1, scale=100, most=2)  # the papers print one decimal
-_DIGITS = NumberFormat(3)
 _PREDICTION = (("nll", "accuracy", "auprc"), ("auroc", "ece_top_label"))
 _AREAS = (("referral_auroc_area", "referral_accuracy_area"), ("referral_nll_area", "referral_auprc_area"))
 _CAPTIONS = {  # kind -> title and caption
@@ -55,15 +54,10 @@ _BLOCK_TITLES = {
 
 
 def retina_tables(collection: Collection) -> tuple[list[Table], list[str]]:
-    made: list[Table] = []
-    missing: list[str] = []
     built = [_standard(kind, results, collection.rules) for kind in _CAPTIONS for results in collection.results]
-    built += [_blur(results, collection.rules) for results in collection.results]
-    for found in (*built, _detection(collection)):
-        if isinstance(found, Table):
-            made.append(found)
-        elif found:
-            missing.append(found)
+    built += [*(_blur(results, collection.rules) for results in collection.results), _detection(collection)]
+    made = [found for found in built if isinstance(found, Table)]
+    missing = [found for found in built if found and not isinstance(found, Table)]
     made.sort(key=lambda table: (int(table.number) if table.number else 99, table.name))
     return made, missing
 
@@ -100,8 +94,7 @@ def _table(kind: str, results: TaskResults, title: str, caption: str, blocks: Se
     if results.criterion in ("", "in_domain_auroc", measurements.JOINT_CRITERION):
         number = str(NUMBERS.get((kind, results.kind, results.criterion == measurements.JOINT_CRITERION), ""))
     name = "-".join(part for part in ("table", number.zfill(2) * bool(number), kind, results.slug) if part)
-    facts = {"task": results.task, "dataset": results.dataset, "criterion": results.criterion}
-    return Table(caption, blocks, "Method", name=name, title=f"{title}, {results.title()}", number=number, facts=facts)
+    return Table(caption, blocks, "Method", "", name, f"{title}, {results.title()}", number, results.facts)
 
 
 def _standard(kind: str, results: TaskResults, rules: str) -> Table | str:
@@ -135,7 +128,7 @@ def _score_blocks(results: TaskResults, parts: Sequence[Sequence[str]], sets: Se
             for name in sets
             if results.holds(name)
         ]
-        form = {score: PERCENT if score in _IN_PERCENT else _DIGITS for score in scores}
+        form = {score: PERCENT if score in _IN_PERCENT else THREE_DIGITS for score in scores}
         blocks.append(Block(columns, method_rows(results.methods, columns, rules, form)))
     return blocks
 
@@ -150,9 +143,8 @@ def _detection(collection: Collection) -> Table | str:
     columns: list[Column] = []
     cells: dict[str, list[Cell]] = {name: [] for name in names}
     for results in primary:
-        facts = {"task": results.task, "dataset": results.dataset, "criterion": results.criterion}
         for score in ("ood_auroc", "ood_auprc"):
-            column = score_column("joint", score, results.title(not one_criterion), _label(score), **facts)
+            column = score_column("joint", score, results.title(not one_criterion), _label(score), **results.facts)
             of_methods = column_cells(results.methods, ("joint", score), collection.rules, PERCENT)
             by_name = dict(zip((method.name for method in results.methods), of_methods, strict=True))
             columns.append(column)
@@ -166,15 +158,7 @@ def _detection(collection: Collection) -> Table | str:
     tuned = measurements.criterion_title(primary[0].criterion) if one_criterion else ""
     title = f"Detection of shifted images, {tuned}" if tuned else "Detection of shifted images"
     facts = {"task": "", "dataset": "", "criterion": ""}
-    return Table(
-        caption,
-        [block],
-        "Method",
-        name=f"table-{DETECTION:02d}-detection",
-        title=title,
-        number=str(DETECTION),
-        facts=facts,
-    )
+    return Table(caption, [block], "Method", "", f"table-{DETECTION:02d}-detection", title, str(DETECTION), facts)
 
 
 def _blur(results: TaskResults, rules: str) -> Table | str:
@@ -203,18 +187,18 @@ def _blur(results: TaskResults, rules: str) -> Table | str:
 LEVEL = 0.05
 
 
-def column_cells(methods: Sequence[MethodRuns], key: Key, rules: str, form: NumberFormat | None = None) -> list[Cell]:
+def column_cells(methods: Sequence[MethodRuns], key: Key, rules: str, form: NumberFormat = THREE_DIGITS) -> list[Cell]:
     """Return one cell per method for a number.
 
     "corrected": mean and standard error over runs (ddof 1), or the value of a single run with its interval; the best mean is marked
     with all that are not significantly worse, unless none is. "published": mean and standard error with ddof 0, runs without a value
     dropped; the best mean is marked.
     """
-    form = NumberFormat() if form is None else form
     sign = SCORES[key[1]].sign
     if rules == "published":
         cells = [_published_cell(method, key, form) for method in methods]
-        best = _largest(cells, sign)
+        known = {k: sign * value_of(cell) for k, cell in enumerate(cells) if cell.defined}
+        best = {k for k, value in known.items() if value == max(known.values())} if len(known) > 1 else set()
     else:
         cells = [_corrected_cell(method, key, form) for method in methods]
         best = _not_worse_than_best(methods, cells, key, sign)
@@ -245,11 +229,6 @@ def _published_cell(method: MethodRuns, key: Key, form: NumberFormat) -> Cell:
 
 def _why(method: MethodRuns, key: Key) -> str:
     return next((why for run in method.runs if (why := run.why.get(key))), "the set is missing")
-
-
-def _largest(cells: Sequence[Cell], sign: int) -> set[int]:
-    known = {k: sign * value_of(cell) for k, cell in enumerate(cells) if cell.defined}
-    return {k for k, value in known.items() if value == max(known.values())} if len(known) > 1 else set()
 
 
 def _not_worse_than_best(methods: Sequence[MethodRuns], cells: Sequence[Cell], key: Key, sign: int) -> set[int]:

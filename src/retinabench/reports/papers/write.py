@@ -15,13 +15,8 @@ from pathlib import Path
 from retinabench.core.errors import QUIET, Progress
 from retinabench.core.files import write_bytes
 from retinabench.predictions.io import ReadEach, read_each
-from retinabench.reports.papers.figures import (
-    PaperFigure,
-    curve_figures,
-    histogram_figures,
-    image_figures,
-    pipeline_figure,
-)
+from retinabench.reports.papers import figures as drawn
+from retinabench.reports.papers.figures import PaperFigure, curve_figures, histogram_figures, image_figures
 from retinabench.reports.papers.filos import filos_figures, filos_leaderboard, filos_results, filos_table
 from retinabench.reports.papers.measurements import Collection, collect, task_title
 from retinabench.reports.papers.retina_tables import retina_tables
@@ -81,9 +76,7 @@ def tables_of(collection: Collection) -> tuple[list[Table], list[str]]:
 def table_files(tables: Sequence[Table], out: Path) -> list[Path]:
     files = []
     for table in tables:
-        contents = {
-            ".md": to_markdown(table).encode(), ".csv": to_csv(table), ".tex": to_latex(table).encode(),
-        }  # fmt: skip
+        contents = {".md": to_markdown(table).encode(), ".csv": to_csv(table), ".tex": to_latex(table).encode()}
         for ending, content in contents.items():
             files.append(out / "tables" / f"{table.name}{ending}")
             write_bytes(files[-1], content)
@@ -97,16 +90,13 @@ def figures_of(collection: Collection, images: Path | None) -> tuple[list[PaperF
         for found, lines in (curve_figures(results, collection), histogram_figures(results)):
             figures += found
             missing += lines
-        figures += filter(None, [pipeline_figure(results)])
+        figures += filter(None, [drawn.pipeline_figure(results)])
     if images is None:
         missing.append("Figures 1, 6, 7 and 18 (images) need --source with a folder of images.")
     else:
         tests = [test for results in collection.results for method in results.methods for test in method.tests[:1]]
-        labels = {
-            name: label
-            for test in tests
-            for name, label in zip(test.image_id.tolist(), test.label.tolist(), strict=True)
-        }
+        pairs = (zip(test.image_id.tolist(), test.label.tolist(), strict=True) for test in tests)
+        labels = {name: label for of_test in pairs for name, label in of_test}
         figures += image_figures(images, collection.rules, labels)
     figures.sort(key=_order)
     for results in filos_results(collection):
@@ -130,16 +120,10 @@ def _leaderboard_files(collection: Collection, out: Path) -> list[Path]:
 
 
 def _captioned(table: Table, collection: Collection) -> Table:
-    keys = ("task", "dataset", "criterion")
-    place = [table.facts[key] for key in keys]
-    of_table = [one for one in collection.results if not place[0] or place == [getattr(one, key) for key in keys]]
+    of_table = [one for one in collection.results if not table.facts["task"] or table.facts == one.facts]
     runs = {len(method.runs) for one in of_table for method in (one.methods or one.blur_variants)}
-    several = sorted(runs - {1})
-    numbers = macros("captions.md.j2", package=_PACKAGE).numbers(
-        collection.rules,
-        collection.bootstrap,
-        1 in runs,
-        bool(several),
-        "" if not several else f"{several[0]}" if len(several) == 1 else f"{several[0]} to {several[-1]}",
-    )
+    several = [str(number) for number in sorted(runs - {1})]
+    between = " to ".join(dict.fromkeys((several[0], several[-1]))) if several else ""
+    say = macros("captions.md.j2", package=_PACKAGE).numbers
+    numbers = say(collection.rules, collection.bootstrap, 1 in runs, bool(several), between)
     return replace(table, caption=f"{table.caption} {str(numbers).strip()}")

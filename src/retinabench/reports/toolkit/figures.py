@@ -145,9 +145,9 @@ class Panel:
         return found is not None and int(found[1]) > PHONE
 
     @classmethod
-    def of(cls, figure: Figure, name: str, heading: str, description: str) -> Panel:
+    def of(cls, figure: Figure, name: str, heading: str, description: str, title: str = "", caption: str = "") -> Panel:
         """Return a figure under its heading; `name` is unique on the page, `description` is for screen readers."""
-        return cls(heading, to_svg(figure, name, title=heading, description=description))
+        return cls(heading, to_svg(figure, name, title=title or heading, description=description), caption)
 
 
 @contextlib.contextmanager
@@ -257,8 +257,13 @@ def to_svg(figure: Figure, name: str, *, title: str, description: str) -> Markup
     assert view, "matplotlib writes a viewBox"
     body = drawing[drawing.index(">", view.end()) + 1 : drawing.rindex("</svg>")]
     body = re.sub(r"<(metadata|style)\b.*?</\1>|<!--.*?-->|<defs>\s*</defs>", "", body, flags=re.DOTALL)
-    body = re.sub(r"<[^>]*>", _shortened, body)  # the coordinates in the tags; the text between them stays as it is
-    body = _themed(_namespaced(body, name))
+    # The coordinates in the tags are shortened; the text between them stays as it is.
+    body = re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}", tag[0]), body)
+    body = _namespaced(body, name)
+    for color, variable in VARIABLES.items():
+        body = body.replace(color, f"var(--{variable}, {color})")
+    body = re.sub(r"font: (?:[a-z0-9]+ )*?([\d.]+px)[^;\"]*", r"font-size: \1", body)
+    body = re.sub(r"font-family: [^;\"]*; ?", "", body)
     smallest = min(map(float, re.findall(r"font-size: ([\d.]+)px", body)), default=TEXT)
     narrowest = float(view[1].split()[2]) * SMALLEST_TEXT / smallest
     drawn = Markup(re.sub(r"\n\s*", "\n", body))  # noqa: S704 - drawn by matplotlib, which escapes text
@@ -278,10 +283,6 @@ def _lay_out(figure: Figure) -> None:
         figure.set_layout_engine(None)
 
 
-def _shortened(tag: re.Match[str]) -> str:
-    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag[0])
-
-
 def _namespaced(body: str, name: str) -> str:
     """Prefix the ids that something points to and drop all others."""
     used = set(re.findall(r"url\(#([^)]+)\)|href=\"#([^\"]+)\"", body))
@@ -295,24 +296,12 @@ def _namespaced(body: str, name: str) -> str:
     return re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', body)
 
 
-def _themed(body: str) -> str:
-    """Let the page's style sheet choose colours and font."""
-    for color, variable in VARIABLES.items():
-        body = body.replace(color, f"var(--{variable}, {color})")
-    body = re.sub(r"font: (?:[a-z0-9]+ )*?([\d.]+px)[^;\"]*", r"font-size: \1", body)
-    return re.sub(r"font-family: [^;\"]*; ?", "", body)
-
-
-def _trimmed(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    bright = image.reshape(*image.shape[:2], -1).max(axis=2) > DARK
-    rows, columns = np.flatnonzero(bright.mean(axis=1) > 0.02), np.flatnonzero(bright.mean(axis=0) > 0.02)
-    if not (rows.size and columns.size):
-        return image
-    return image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-
-
 def data_uri(image: NDArray[np.uint8], side: int = SIDE) -> tuple[str, int, int]:
-    drawn = Image.fromarray(np.ascontiguousarray(_trimmed(image))).convert("RGB")
+    bright = image.reshape(*image.shape[:2], -1).max(axis=2) > DARK
+    rows, columns = (np.flatnonzero(bright.mean(axis=axis) > 0.02) for axis in (1, 0))
+    if rows.size and columns.size:
+        image = image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    drawn = Image.fromarray(np.ascontiguousarray(image)).convert("RGB")
     if max(drawn.size) > side:
         drawn.thumbnail((side, side), Image.Resampling.LANCZOS)
     content = b""

@@ -30,7 +30,7 @@ from markupsafe import Markup
 from retinabench.core.errors import visible
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
-from retinabench.metrics.clinical.screening_table import PolicyGrid, PolicyOutcome, RankedImage
+from retinabench.metrics.clinical.screening_table import PolicyGrid, PolicyOutcome
 from retinabench.metrics.decisions import ReferralRule
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.proportions import Interval
@@ -188,6 +188,11 @@ def _content(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails | None) -> 
 
 
 def _set(key: str, grid: PolicyGrid, texts: dict[str, int]) -> JsonObject:
+    images = []
+    for one in grid.images[key][:MOST_IMAGES]:
+        first = one.referred_from[:1] if len(set(one.referred_from)) == 1 else one.referred_from
+        known = [one.image_id, one.patient_id or "", one.grade, plain(one.prob, 3), one.called]
+        images.append([*known, first, one.groups])
     return {
         "key": key,
         "label": SET_LABELS[key],
@@ -199,14 +204,8 @@ def _set(key: str, grid: PolicyGrid, texts: dict[str, int]) -> JsonObject:
             }
             for group, rows in grid.outcomes[key].items()
         ],
-        "images": [_image(one) for one in grid.images[key][:MOST_IMAGES]],
+        "images": images,
     }
-
-
-def _image(one: RankedImage) -> list[Any]:
-    first = one.referred_from[:1] if len(set(one.referred_from)) == 1 else one.referred_from
-    patient = one.patient_id or ""
-    return [one.image_id, patient, one.grade, plain(one.prob, 3), one.called, first, one.groups]
 
 
 def _thumbnails(grids: Mapping[str, PolicyGrid], thumbnails: Thumbnails) -> dict[str, str]:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -50,8 +50,7 @@ class NumberFormat:
         if not math.isfinite(value):
             return "undefined"
         text = f"{abs(self.scale * value):,.{self.digits}f}"
-        zero = float(text.replace(",", "")) == 0
-        sign = "" if zero else MINUS if value < 0 else "+" if self.signed else ""
+        sign = "" if not text.strip("0.") else MINUS if value < 0 else "+" if self.signed else ""
         return f"{sign}{text}{self.suffix}"
 
     def fitted(self, width: float) -> NumberFormat:
@@ -63,9 +62,7 @@ class NumberFormat:
         return replace(self, digits=min(max(digits, 0), self.most))
 
     def interval(self, low: float, high: float) -> str:
-        if not (math.isfinite(low) and math.isfinite(high)):
-            return ""
-        return f"[{self(low)}, {self(high)}]"
+        return f"[{self(low)}, {self(high)}]" if math.isfinite(low) and math.isfinite(high) else ""
 
 
 TWO_DIGITS, THREE_DIGITS = NumberFormat(2), NumberFormat(3)
@@ -83,9 +80,7 @@ def percent(value: float, digits: int = 0) -> str:
 
 def p_value(p: float) -> str:
     """Return a p-value as text: three decimals, "<0.001" below one thousandth (none is zero), a dash where it is unknown."""
-    if not math.isfinite(p):
-        return DASH
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    return DASH if not math.isfinite(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def join_names(names: Sequence[str]) -> Markup:
@@ -216,17 +211,12 @@ class Cell:
         high: float | None = None,
         error: float | None = None,
         *,
-        form: NumberFormat | None = None,
+        form: NumberFormat = THREE_DIGITS,
         place: Place | None = None,
-        emphasis: Emphasis = "",
-        note: str = "",
-        below: str = "",
-        why: str = "",
-        runs: int = 1,
+        **further: Any,
     ) -> Cell:
         a, b, c, d = (math.nan if part is None else float(part) for part in (value, low, high, error))
-        form = THREE_DIGITS if form is None else form
-        return cls(Quantity(a, b, c, d, place), form, emphasis, note, below, why, runs)
+        return cls(Quantity(a, b, c, d, place), form, **further)
 
     @classmethod
     def of(cls, value: Interval, form: NumberFormat = THREE_DIGITS) -> Cell:
@@ -291,6 +281,9 @@ class Table:
     @property
     def width(self) -> int:
         return max((len(block.columns) for block in self.blocks), default=0)
+
+    def __rich__(self) -> Group:
+        return to_terminal(self)
 
 
 def to_html(table: Table) -> Markup:
@@ -357,11 +350,8 @@ def cell_html(cell: Cell) -> Markup:
 
 def cell_text(cell: Cell) -> str:
     content = cell.content
-    if isinstance(content, str):
-        parts = [content]
-    elif not content.defined:
-        parts = [DASH]
-    else:
+    parts = [content if isinstance(content, str) else DASH]
+    if isinstance(content, Quantity) and content.defined:
         form = content.form(cell.form)
         parts = [form(content.value), error_text(cell, content), form.interval(content.low, content.high)]
     return " ".join(part for part in (*parts, cell.note, cell.below and f"({cell.below})") if part)
@@ -479,13 +469,13 @@ def to_csv(table: Table) -> bytes:
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     """Return rows as CSV; floats with all digits, None and numbers that are not finite as empty fields."""
-    return csv_text([header, *([_csv_field(value) for value in row] for row in rows)]).encode()
 
+    def field(value: object) -> object:
+        if not isinstance(value, float):
+            return "" if value is None else value
+        return float(value) if math.isfinite(value) else ""  # CSV writes its own floats with all digits
 
-def _csv_field(value: object) -> object:
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ""
-    return float(value) if isinstance(value, float) else value  # which CSV writes with all digits
+    return csv_text([header, *(list(map(field, row)) for row in rows)]).encode()
 
 
 def error_text(cell: Cell, content: Quantity) -> str:
@@ -501,9 +491,7 @@ def escape_markdown(text: str) -> str:
 
 def escape_latex(text: str) -> str:
     """Escape what LaTeX would read as more than text; other alphabets are left to the document's fonts."""
-    return "".join(
-        _LATEX.get(character, character) for character in visible(re.sub(r"[\r\n\t ]+", " ", text).strip(" "))
-    )
+    return "".join(_LATEX.get(one, one) for one in visible(re.sub(r"[\r\n\t ]+", " ", text).strip(" ")))
 
 
 def header_text(column: Column, between: str = ": ") -> str:
@@ -525,11 +513,7 @@ def _letter(k: int) -> str:
 
 def to_terminal(table: Table) -> Group:
     """Return caption, table and note for the terminal; intervals and standard errors stand below their numbers."""
-    parts: tuple[RenderableType, ...] = (
-        table.caption and Text(table.caption, "bold"),
-        _Fitted(table),
-        table.note and Text(table.note),
-    )
+    parts = (table.caption and Text(table.caption, "bold"), _Fitted(table), table.note and Text(table.note))
     return Group(*(part for part in parts if part))
 
 
@@ -537,7 +521,7 @@ def to_text(table: Table, width: int = 100) -> str:
     """Return what a terminal of that width shows, without its colours."""
     console = Console(width=width, file=io.StringIO(), color_system=None)
     with console.capture() as captured:
-        console.print(to_terminal(table))
+        console.print(table)
     return captured.get().rstrip()
 
 
@@ -608,12 +592,9 @@ def _columns(table: Table) -> rich_table.Table:
 
 
 def _cell(cell: Cell) -> str:
-    content = cell.content
-    if isinstance(content, str):
-        text, below = content, ""
-    elif not content.defined:
-        text, below = DASH, ""
-    else:
+    content, below = cell.content, ""
+    text = content if isinstance(content, str) else DASH
+    if isinstance(content, Quantity) and content.defined:
         text, below = content.form(cell.form)(content.value), _interval(cell, content)
     small = "\n".join(part for part in (below, cell.below) if part)
     text = escape_rich(" ".join(part for part in (text, cell.note) if part))
