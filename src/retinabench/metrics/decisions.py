@@ -280,10 +280,9 @@ class DecisionThreshold:
             raise InputError(problem, file=predictions.source, hint="Give a number, such as 0.3.")
         if self.rule == "youden":
             best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))  # of finite thresholds
-        elif self.rule == "sensitivity":
-            best = int(np.argmax(np.where(sensitivity >= self.goal, specificity, -1)))
         else:
-            best = int(np.argmax(np.where(specificity >= self.goal, sensitivity, -1)))
+            first, other = (sensitivity, specificity)[:: 1 if self.rule == "sensitivity" else -1]
+            best = int(np.argmax(np.where(first >= self.goal, other, -1)))
         found = float(min(value[best], ABOVE_ONE))
         if found == DEFAULT:  # 0.5 itself would be read as "above 0.5"
             found = float(np.nextafter(DEFAULT, 0))
@@ -390,7 +389,7 @@ def referral_rules(
 def worst_images(codes: NDArray[np.intp], prob: Floats) -> NDArray[np.intp]:
     """Return the image with the largest probability of each patient, the first of equals; `codes`, `prob` (N,) -> (P,)."""
     order = np.lexsort((-prob, codes))
-    return order[np.flatnonzero(np.append(True, np.diff(codes[order]) > 0))]
+    return order[np.append(True, np.diff(codes[order]) > 0)]
 
 
 def patient_uncertainty(codes: NDArray[np.intp], called: Bools, uncertainty: Floats) -> Floats:

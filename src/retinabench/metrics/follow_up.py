@@ -151,29 +151,21 @@ class Watched:
     @classmethod
     def of(
         cls,
-        predictions: Predictions,
+        images: Predictions,
         uncertainty: str,
         date_column: str | None,
-        *,
         decision: float = 0.5,
         within: str | None = None,
     ) -> Watched:
-        n, patient = len(predictions), predictions.patient_id
+        n, patient, labelled = len(images), images.patient_id, images.subgroups.get(LABELLED)
         if patient is None:
-            patient, _ = own_patients(np.full(n, ""), predictions.image_id)
-        grade = np.full(n, -1, np.int8) if predictions.grade is None else predictions.grade
-        labelled = predictions.subgroups.get(LABELLED)
-        return cls(
-            predictions.image_id,
-            patient,
-            predictions.label == 1,
-            np.ones(n, bool) if labelled is None else labelled != "no",
-            predictions.prob,
-            referral_uncertainty(predictions, uncertainty, threshold=decision)[0],
-            grade,
-            np.full(n, "NaT", "datetime64[D]") if date_column is None else days(predictions, date_column),
-            np.full(n, "") if within is None else group_labels(predictions, within),
-        )
+            patient, _ = own_patients(np.full(n, ""), images.image_id)
+        known = np.ones(n, bool) if labelled is None else labelled != "no"
+        values, _ = referral_uncertainty(images, uncertainty, threshold=decision)
+        grade = np.full(n, -1, np.int8) if images.grade is None else images.grade
+        day = np.full(n, "NaT", "datetime64[D]") if date_column is None else days(images, date_column)
+        group = np.full(n, "") if within is None else group_labels(images, within)
+        return cls(images.image_id, patient, images.label == 1, known, images.prob, values, grade, day, group)
 
     @classmethod
     def together(cls, parts: Sequence[Watched]) -> Watched:
@@ -193,9 +185,9 @@ def follow_up(
     tests, references = [], []
     for one in files:
         if (part := one.select(split="test", unlabelled=True)) is not None:
-            tests.append(Watched.of(part, uncertainty, date_column, decision=decision, within=within))
+            tests.append(Watched.of(part, uncertainty, date_column, decision, within))
         if (part := one.select(domain="in_domain", split="validation", unlabelled=True)) is not None:
-            references.append(Watched.of(part, uncertainty, None, decision=decision))
+            references.append(Watched.of(part, uncertainty, None, decision))
     if not tests:
         hint = "Leave the column out for new images."
         raise InputError("no file holds images of the test split", column="split", hint=hint)

@@ -264,12 +264,8 @@ class Scores(Tabular):
 
     def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
         """Draw scores of every set as `SetScores.plot` does."""
-        rows = [
-            row
-            for score in scores
-            for name, one in self.sets.items()
-            for row in one.interval_rows([score], f", {SET_LABELS[name].lower()}")
-        ]
+        sets = [(one, f", {SET_LABELS[name].lower()}") for name, one in self.sets.items()]
+        rows = [row for score in scores for one, ending in sets for row in one.interval_rows([score], ending)]
         return draw_intervals(rows, axes)
 
     def to_dict(self) -> JsonObject:
@@ -388,17 +384,20 @@ def replicates_of(
     advance: Callable[[int], None] | None = None,
 ) -> Floats:
     """Return the bootstrap replicates (R, K) of the scores of a set; `cluster` (N,) numbers the patients that are drawn."""
-    folder = _folder() if replicates * len(cluster) >= WORTH_KEEPING else None
-    key = _key(evaluator, cluster, replicates, seed) if folder else ""
-    kept = _read(folder, key) if folder else {}
+    folder, key, kept = _folder(replicates * len(cluster)), "", {}
+    if folder:
+        cases = evaluator.images.cases
+        about = f"{evaluator.images.name} {len(cases)} {replicates} {seed} {cases.threshold!r}".encode()
+        of_images = cases.label, cases.prob, cases.uncertainty, cases.patient, cluster[cases.order], cases.shifted
+        key = _key([about, *of_images])
+        kept = _read(folder, key)
     names = [_identity(spec) for spec in evaluator.scores]
     missing = [k for k, name in enumerate(names) if name not in kept]
     values = np.stack([kept.get(name, np.full(replicates, np.nan)) for name in names], axis=1)
     if missing:
         part = SetEvaluator(evaluator.images, [evaluator.scores[k] for k in missing], evaluator.point[missing])
-        values[:, missing] = cluster_bootstrap(
-            part, cluster, replicates=replicates, seed=seed, workers=workers, advance=advance
-        )
+        draws = cluster_bootstrap(part, cluster, replicates=replicates, seed=seed, workers=workers, advance=advance)
+        values[:, missing] = draws
         if folder:
             _write(folder, key, {names[k]: values[:, k] for k in missing if names[k]})
     elif advance is not None:
@@ -413,20 +412,20 @@ def kept_columns(
     of: Iterable[object], compute: Callable[[], Mapping[str, Column]], work: int = WORTH_KEEPING
 ) -> Mapping[str, Column]:
     """Return columns, computed or kept by an earlier command; they depend on `of`, arrays and numbers, and on the metrics."""
-    folder = _folder() if work >= WORTH_KEEPING else None
-    digest = hashlib.sha256(_source())
-    for part in of:
-        digest.update(part if isinstance(part, bytes) else np.asarray(part, np.float64).tobytes())
-    found: Mapping[str, Any] = _read(folder, digest.hexdigest()) if folder else {}
+    if (folder := _folder(work)) is None:
+        return compute()
+    key = _key(of)
+    found: Mapping[str, Any] = _read(folder, key)
     if not found:
         found = compute()
-        if folder:
-            _write(folder, digest.hexdigest(), found)
+        _write(folder, key, found)
     return found
 
 
-def _folder() -> Path | None:
-    """Return the folder of files that anyone may delete; None where the user wants none."""
+def _folder(work: int) -> Path | None:
+    """Return the folder of files that anyone may delete; None where the user wants none, or the work is not worth one."""
+    if work < WORTH_KEEPING:
+        return None
     if (named := os.environ.get(VARIABLE)) is not None:
         return Path(named) if named else None
     usual = {"win32": ("LOCALAPPDATA", "~/AppData/Local"), "darwin": ("", "~/Library/Caches")}
@@ -442,12 +441,10 @@ def _source() -> bytes:
     return digest.digest()
 
 
-def _key(evaluator: SetEvaluator, cluster: Index, replicates: int, seed: int) -> str:
-    name, cases = evaluator.images.name, evaluator.images.cases
+def _key(of: Iterable[object]) -> str:
     digest = hashlib.sha256(_source())
-    digest.update(f"{name} {len(cases)} {replicates} {seed} {cases.threshold!r}".encode())
-    for column in (cases.label, cases.prob, cases.uncertainty, cases.patient, cluster[cases.order], cases.shifted):
-        digest.update(b"" if column is None else np.asarray(column, np.float64).tobytes())
+    for part in of:
+        digest.update(part if isinstance(part, bytes) else np.asarray(part, np.float64).tobytes())
     return digest.hexdigest()
 
 

@@ -10,7 +10,7 @@ says nothing about the other side, there is either a bound that holds or none, w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -193,10 +193,7 @@ def ranked_at_random(patients: Sequence[int], weight: float) -> Moments:
 
 
 def auroc_error(
-    label: ArrayLike,
-    score: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
-    weight: ArrayLike | None = None,
+    label: ArrayLike, score: ArrayLike, cluster: ArrayLike | None = None, weight: ArrayLike | None = None
 ) -> AurocError:
     """Return the AUROC with its closed-form standard error.
 
@@ -213,16 +210,14 @@ def auroc_error(
 
     Shapes: `label` (N,), `score` (N,), `cluster` (N,), `weight` (N,).
     """
-    y = binary(label, "label")
-    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-    return _error(y, _placements(y, _scores(score, len(y)), w), cluster, w, difference=False)
+    return _error(label, [score], cluster, weight)
 
 
 def auroc_difference(
     label: ArrayLike,
     score_a: ArrayLike,
     score_b: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> AurocError:
     """Return the difference of two AUROCs on the same images, with the standard error of the paired difference.
@@ -230,18 +225,19 @@ def auroc_difference(
     Placement values are linear in the AUROC, hence `auroc_error` of their differences: the covariance is in them.
     Shapes: `label` (N,), `score_a` (N,), `score_b` (N,), `cluster` (N,), `weight` (N,).
     """
-    y = binary(label, "label")
-    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-    a, b = (_placements(y, _scores(score, len(y)), w) for score in (score_a, score_b))
-    return _error(y, a - b, cluster, w, difference=True)
+    return _error(label, [score_a, score_b], cluster, weight)
 
 
 def _error(
-    y: Bools, placement: Floats, cluster: ArrayLike | Sequence[Hashable] | None, weight: Floats, *, difference: bool
+    label: ArrayLike, scores: Sequence[ArrayLike], cluster: ArrayLike | None, weights: ArrayLike | None
 ) -> AurocError:
+    y, difference = binary(label, "label"), len(scores) > 1
+    weight = np.ones(len(y)) if weights is None else np.asarray(weights, np.float64)
+    placements = [_placements(y, score, weight) for score in scores]
+    placement = placements[0] - placements[1] if difference else placements[0]
     m, n = float(weight[y].sum()), float(weight[~y].sum())
     if m == 0 or n == 0:
-        return AurocError(float("nan"), float("nan"), difference)
+        return AurocError(math.nan, math.nan, difference)
     codes, patients = cluster_codes(np.arange(len(y)) if cluster is None else cluster)
     if len(codes) != len(y):
         raise InputError(f"{len(codes)} cluster ids for {len(y)} labels")
@@ -264,9 +260,11 @@ def _error(
     return AurocError(auroc, error, difference, degrees, with_positive, with_negative)
 
 
-def _placements(y: Bools, score: Floats, weight: Floats) -> Floats:
+def _placements(y: Bools, values: ArrayLike, weight: Floats) -> Floats:
     """(N,) share of the other class's weight against which each image is ranked rightly, ties counted half."""
-    out = np.empty(len(y))
+    score, out = np.asarray(values, np.float64), np.empty(len(y))
+    if score.shape != y.shape or not np.isfinite(score).all():
+        raise InputError(f"needed are {len(y)} finite numbers, one per label", column="score")
     for side, sign in ((y, 1), (~y, -1)):
         order = np.argsort(sign * score[~side], kind="stable")
         other, mass = (sign * score[~side])[order], np.concatenate(([0.0], np.cumsum(weight[~side][order])))
@@ -275,13 +273,6 @@ def _placements(y: Bools, score: Floats, weight: Floats) -> Floats:
             below = mass[np.searchsorted(other, x, "left")] + mass[np.searchsorted(other, x, "right")]
             out[side] = below / (2 * mass[-1])
     return out
-
-
-def _scores(score: ArrayLike, n: int) -> Floats:
-    values = np.asarray(score, np.float64)
-    if values.shape != (n,) or not np.isfinite(values).all():
-        raise InputError(f"needed are {n} finite numbers, one per label", column="score")
-    return values
 
 
 class Ends(NamedTuple):

@@ -205,12 +205,8 @@ class Monitoring(Tabular):
 
     @property
     def latest(self) -> Mapping[str, tuple[Window, Interval]]:
-        return {
-            name: (one, value)
-            for one in self.windows
-            for name, value in one.risks.items()
-            if math.isfinite(value.value)
-        }
+        every = ((one, *risk) for one in self.windows for risk in one.risks.items())
+        return {name: (one, value) for one, name, value in every if math.isfinite(value.value)}
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -331,9 +327,9 @@ def watch(
         here = rows.group == name
         for goal, num, den in judged:
             x = _increments(certified, goal, num & here, den & here, rows, of)
-            counted = of.sums(den & here) > 0
+            some = of.sums(den & here) > 0
             groups.append(
-                _evidence(f"{name}: {goal}", visits, _path(visits, x), len(names) * len(judged) * needed, counted, x)
+                _evidence(f"{name}: {goal}", visits, _path(visits, x), len(names) * len(bets) * needed, some, x)
             )
     risks = tuple(
         _evidence(str(goal), visits, _path(visits, x), len(bets) * needed, some, x)
@@ -346,15 +342,13 @@ def watch(
     if reference is not None:
         codes = np.unique(reference.patient, return_inverse=True)[1]
         before = {name: getattr(reference, name)[one_image_each(reference.image_id, codes)] for name in DRIFT}
-    drift = _evidence(
-        "drift", visits, drift_evidence(images, visits, before, seed), 1 / level, np.ones(len(visits.day), bool)
-    )
-    unit, shown = _windows(images, rows, certified, judged)
+    path, all_visits = drift_evidence(images, visits, before, seed), np.ones(len(visits.day), bool)
+    drift = _evidence("drift", visits, path, 1 / level, all_visits)
+    sizes = len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out
+    evidence, known = (risks, combined, tuple(groups), drift), len(before.get("prob", ()))
     return Monitoring(
-        certified, level, len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out, risks, combined, tuple(groups), drift,
-        len(before.get("prob", ())), unit, shown,
-        tuple(notes),
-    )  # fmt: skip
+        certified, level, *sizes, *evidence, known, *_windows(images, rows, certified, judged), tuple(notes)
+    )
 
 
 def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:
@@ -363,12 +357,10 @@ def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:
     alone = (images.patient == images.image_id) | is_own(images.patient, images.image_id)
     most, notes = math.inf if certified.per == "patient" else certified.most_images, []
     if most > 1 and alone.all():
-        raise InputError(
-            "is missing, and the certificate is of patients"
-            + (f" with up to {most} images" if most < math.inf else ""),
-            column="patient_id",
-            hint="Add the patient of every image: images of one patient fail together.",
-        )
+        with_images = f" with up to {most} images" if most < math.inf else ""
+        hint = "Add the patient of every image: images of one patient fail together."
+        problem = f"is missing, and the certificate is of patients{with_images}"
+        raise InputError(problem, column="patient_id", hint=hint)
     if most > 1 and alone.any():
         notes.append(
             f"{np.count_nonzero(alone):,} of {len(alone):,} images have a patient of their own name: if others are of the "
@@ -437,21 +429,14 @@ def _windows(
     referred = read_by_expert(certified, images)
     rows = []
     for k, first in enumerate(start):
-        here = number == k
+        here, known = number == k, (number == k) & images.labelled
         patient = images.patient[here]
-        known = here & images.labelled
-        rows.append(
-            Window(
-                str(first),
-                int(here.sum()),
-                len(np.unique(patient)),
-                int(known.sum()),
-                clustered_proportion(referred[here], np.ones(len(patient)), patient),
-                clustered_mean((images.label - images.prob)[known], images.patient[known]),
-                _estimate(certified, sensitivity, of == k, counted.patient),
-                {str(one[0]): _estimate(certified, one, of == k, counted.patient) for one in judged},
-            )
-        )
+        sizes = int(here.sum()), len(np.unique(patient)), int(known.sum())
+        read = clustered_proportion(referred[here], np.ones(len(patient)), patient)
+        calibration = clustered_mean((images.label - images.prob)[known], images.patient[known])
+        seen, *risks = (_estimate(certified, one, of == k, counted.patient) for one in (sensitivity, *judged))
+        named = {str(goal): risk for (goal, _, _), risk in zip(judged, risks, strict=True)}
+        rows.append(Window(str(first), *sizes, read, calibration, seen, named))
     return unit, tuple(rows)
 
 

@@ -58,7 +58,7 @@ from retinabench.metrics.intervals import (
     t_test,
 )
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.weighted_images import Steps, Weighted
+from retinabench.metrics.weighted_images import Weighted, in_steps
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions, Subsets, notes_of_files
 
@@ -130,43 +130,24 @@ def paired_sets(
         if chosen and (sets is None or one.name in sets):
             wanted.append((images, chosen))
     work = bootstrap * sum(len(images[0]) for images, _ in wanted)
-    done = Steps(advance or (lambda steps: None), len(models), max(work, 1))
-    found = []
-    for images, chosen in wanted:
-        known = next((each for each in images if each.patients is not None), images[0])
-        evaluators = [SetEvaluator(each, chosen) for each in images]
-        found.append(_paired_set(known, chosen, evaluators, bootstrap, seed, done))
-    return found
+    done = in_steps(advance, len(models), work)
+    return [_paired_set(images, chosen, bootstrap, seed, done) for images, chosen in wanted]
 
 
 def _paired_set(
-    images: ImageSet,
-    chosen: tuple[ScoreSpec, ...],
-    evaluators: list[SetEvaluator],
-    bootstrap: int,
-    seed: int,
-    done: Steps,
+    models: Sequence[ImageSet], chosen: tuple[ScoreSpec, ...], bootstrap: int, seed: int, done: Callable[[float], None]
 ) -> PairedSet:
-    draws = np.empty((0, len(evaluators) * len(chosen)))
+    images = next((each for each in models if each.patients is not None), models[0])
+    evaluators, draws = [SetEvaluator(each, chosen) for each in models], np.empty((0, len(models), len(chosen)))
+
+    def advance(rows: int) -> None:
+        done(rows * len(images) / len(models))
+
     if bootstrap:
-        share = len(images) / len(evaluators)
-        found = [
-            replicates_of(
-                one, images.cluster, replicates=bootstrap, seed=seed, advance=lambda rows: done.add(rows * share)
-            )
-            for one in evaluators
-        ]
-        draws = np.concatenate(found, axis=1)
-    return PairedSet(
-        images.name,
-        len(images),
-        images.patients,
-        images.positives,
-        chosen,
-        np.array([evaluator.point for evaluator in evaluators]),
-        draws.reshape(-1, len(evaluators), len(chosen)),
-        tuple(evaluator.whole for evaluator in evaluators),
-    )
+        how = {"replicates": bootstrap, "seed": seed, "advance": advance}
+        draws = np.stack([replicates_of(one, images.cluster, **how) for one in evaluators], axis=1)
+    point, whole = np.array([one.point for one in evaluators]), tuple(one.whole for one in evaluators)
+    return PairedSet(images.name, len(images), images.patients, images.positives, chosen, point, draws, whole)
 
 
 def notes_on(
@@ -226,20 +207,16 @@ def mean_difference(a: Side, b: Side, degrees: float, level: float = LEVEL) -> P
         return PairTest(difference)
     error = replicate_error(a.draws - b.draws)
     if error > 0 and degrees >= 1:
-        error, degrees = _with_seeds(error, degrees, a, b)
+        parts = [(error**2, degrees)]
+        if a.effects and a.effects.keys() == b.effects.keys():
+            shared = [a.effects[seed] - b.effects[seed] for seed in a.effects]
+            parts.append((sum(e**2 for e in shared), len(shared) - 1.0))
+        else:
+            parts += [a.over_seeds, b.over_seeds]
+        total = sum(variance for variance, _ in parts)
+        error, degrees = math.sqrt(total), total**2 / sum(variance**2 / d for variance, d in parts if variance > 0)
     ends = scaled_interval(difference, error, (-math.inf, math.inf), degrees, level)
     return PairTest(difference, *ends, t_test(difference, error, degrees), None, error, degrees)
-
-
-def _with_seeds(error: float, degrees: float, a: Side, b: Side) -> tuple[float, float]:
-    parts = [(error**2, degrees)]
-    if a.effects and a.effects.keys() == b.effects.keys():
-        shared = [a.effects[seed] - b.effects[seed] for seed in a.effects]
-        parts.append((sum(e**2 for e in shared), len(shared) - 1.0))
-    else:
-        parts += [a.over_seeds, b.over_seeds]
-    total = sum(variance for variance, _ in parts)
-    return math.sqrt(total), total**2 / sum(variance**2 / d for variance, d in parts if variance > 0)
 
 
 def places(better: Bools) -> list[tuple[int, int]]:

@@ -27,7 +27,7 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -94,7 +94,7 @@ class Clusters:
         return 1 + (size - 1) * shared * self.correlation
 
 
-def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike | Sequence[Hashable]) -> float:
+def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike) -> float:
     """Return the correlation of a yes/no outcome between images of a patient.
 
     With Y_i successes among the m_i images of patient i, M images, G patients and p = sum Y_i / M:
@@ -196,16 +196,15 @@ def images_for_auroc(
     m, q, placements = clusters.images_per_patient, prevalence, replace(clusters, correlation=EYES)
     if variance is None:
         of_positives, of_negatives = placement_variances(auroc)
-        variance = of_positives * placements.positive_effect(q) / q + of_negatives * placements.negative_effect(q) / (
-            1 - q
-        )
+        variance = of_positives * placements.positive_effect(q) / q
+        variance += of_negatives * placements.negative_effect(q) / (1 - q)
         variance /= m
     spread = 1 + (m - 1) * (1 - clusters.disease_correlation) * np.array([1 - q, q])
     held = np.minimum(np.array([q, 1 - q]) * spread, 1.0)  # share of the patients with an image of each class
 
     def too_wide(patients: float) -> float:
         of_class = np.maximum(held * patients, 1.0).tolist()
-        low, high = auroc_interval(auroc, math.sqrt(variance / patients), of_class[0], of_class[1], level)
+        low, high = auroc_interval(auroc, math.sqrt(variance / patients), *of_class, level)
         return (high - low) / 2 - half_width
 
     least, most = 2.0, float(MOST)
@@ -564,19 +563,17 @@ def _of_validation(given: Assumptions) -> dict[str, Requirement]:
     if cut is None or not 0 < cut < 1:
         sensitivity = min(max(given.sensitivity, 0.01), 0.99)
         cut, _ = threshold_of_sensitivity(given.auroc, q, sensitivity)
-    observed = images_for_observed_over_expected(q)
-    slope = images_for_calibration_slope(points, weight)
-    area = images_for_c_statistic(given.auroc, q)
     benefit = images_for_net_benefit(given.sensitivity, given.specificity, q, cut)
     needed = {
-        "observed_over_expected": ("observed over expected in an interval of width 0.2", observed),
-        "calibration_slope": ("calibration slope in an interval of width 0.2", slope),
-        "c_statistic": ("C-statistic (AUROC) in an interval of width 0.1", area),
-        "net_benefit": (f"standardised net benefit at {cut:.2g} in an interval of width 0.2", benefit),
+        "observed_over_expected": ("observed over expected", 0.2, images_for_observed_over_expected(q)),
+        "calibration_slope": ("calibration slope", 0.2, images_for_calibration_slope(points, weight)),
+        "c_statistic": ("C-statistic (AUROC)", 0.1, images_for_c_statistic(given.auroc, q)),
+        "net_benefit": (f"standardised net benefit at {cut:.2g}", 0.2, benefit),
     }
+    text = "{} in an interval of width {}"
     return {
-        name: _requirement(given, text, images * effect, effect, "Riley et al. 2021")
-        for name, (text, images) in needed.items()
+        name: _requirement(given, text.format(what, width), images * effect, effect, "Riley et al. 2021")
+        for name, (what, width, images) in needed.items()
     }
 
 

@@ -224,11 +224,8 @@ def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, S
         raise InputError(f"the seed is {seed}", hint=hint)
     shifted = test.domain == "shifted"
     near, far = np.flatnonzero(~shifted), np.flatnonzero(shifted)
-    sets = {
-        name: _set(test.take(rows), uncertainty[rows])
-        for name, rows in (("in_domain", near), ("shifted", far))
-        if len(rows)
-    }
+    parts = {"in_domain": near, "shifted": far}
+    sets = {name: _set(test.take(rows), uncertainty[rows]) for name, rows in parts.items() if len(rows)}
     if len(sets) == 2:
         rows = np.concatenate([near, far])  # the released joint set is the in-domain images, then the shifted ones
         joint, values, is_far = test.take(rows), uncertainty[rows], shifted[rows]
@@ -241,43 +238,33 @@ def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, S
 def _set(part: Predictions, values: Floats, more: Mapping[str, float | None] | None = None) -> SetScores:
     y, p = part.label, part.prob
     curves = {metric: referral_curve(y, p, values, metric) for metric in METRICS}
-    scores = {
-        "accuracy": float(np.mean(y == (p > 0.5))),
-        "auroc": auroc(y, p),
-        "auprc": auprc(y, p),
-        "nll": nll(y, p),
-        "ece_top_label": ece(y, p),
-    }
-    return _results(part, scores, curves, more or {})
+    scores = {"accuracy": float(np.mean(y == (p > 0.5))), "auroc": auroc(y, p), "auprc": auprc(y, p)}
+    return _results(part, scores | {"nll": nll(y, p), "ece_top_label": ece(y, p)}, curves, more or {})
 
 
 def _balanced(joint: Predictions, values: Floats, far: Bools, seed: int) -> SetScores:
     """Accuracy and NLL over the duplicated rows; AUROC and AUPRC over the joint set as it is, a fault of the original."""
     rows = balanced_rows(far, seed)
     y, p = joint.label, joint.prob
-    curves = {metric: referral_curve(y[rows], p[rows], values[rows], metric) for metric in ("accuracy", "nll")} | {
-        metric: referral_curve(y, p, values, metric) for metric in ("auroc", "auprc")
-    }
+    of = {metric: rows if metric in ("accuracy", "nll") else slice(None) for metric in METRICS}
+    curves = {metric: referral_curve(y[held], p[held], values[held], metric) for metric, held in of.items()}
     return _results(joint, {}, curves, {})
 
 
 def _results(
     part: Predictions, scores: Mapping[str, float | None], curves: Mapping[str, Curve], more: Mapping[str, float | None]
 ) -> SetScores:
-    areas = {f"referral_{metric}_area": curve.area for metric, curve in curves.items()}
-    return SetScores(
-        len(part),
-        None if part.patient_id is None else len(np.unique(part.patient_id)),
-        int(part.label.sum()),
-        {
-            name: ScoreValue(np.nan, why="one class only") if value is None else ScoreValue(value)
-            for name, value in {**scores, **areas, **more}.items()
-        },
-        referral={
-            metric: {f"{r:g}": float(curve.value[int(r * (len(curve.value) - 1))]) for r in REFERRED}
-            for metric, curve in curves.items()
-        },
-    )
+    values = {**scores, **{f"referral_{metric}_area": curve.area for metric, curve in curves.items()}, **more}
+    found = {
+        name: ScoreValue(np.nan, why="one class only") if value is None else ScoreValue(value)
+        for name, value in values.items()
+    }
+    referral = {
+        metric: {f"{r:g}": float(curve.value[int(r * (len(curve.value) - 1))]) for r in REFERRED}
+        for metric, curve in curves.items()
+    }
+    patients = None if part.patient_id is None else len(np.unique(part.patient_id))
+    return SetScores(len(part), patients, int(part.label.sum()), found, referral)
 
 
 def balanced_rows(shifted: ArrayLike, seed: int | np.random.RandomState) -> Index:

@@ -181,15 +181,9 @@ def _on_set(
         )
     first = next(iter(weighted.values()))
     best = [w.cases.reordered(w.cases.error).weighted() for w in first]
-    return Rejections(
-        images=len(part),
-        folds=len(rows),
-        scores=means,
-        uncertainties=rejections,
-        oracle=float(rc_area(RC_GRID, vertical_accuracy(best, RC_GRID))),
-        oracle_curve=vertical_accuracy(best, REMOVED),
-        random=np.stack(random_band(first, REMOVED, LEVEL)),
-    )
+    oracle, curve = float(rc_area(RC_GRID, vertical_accuracy(best, RC_GRID))), vertical_accuracy(best, REMOVED)
+    band = np.stack(random_band(first, REMOVED, LEVEL))
+    return Rejections(len(part), len(rows), means, rejections, oracle, curve, band)
 
 
 def rows_of_folds(part: Predictions) -> list[NDArray[np.intp]]:

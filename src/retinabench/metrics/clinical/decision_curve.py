@@ -5,7 +5,7 @@ An image is missed where it is referable and neither called referable nor sent t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,7 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.results import Document
 from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.clinical.screening_table import reading_calls, referral_shares, share_interval
+from retinabench.metrics.clinical.screening_table import (
+    Screened,
+    images_by_severity,
+    reading_calls,
+    referral_shares,
+    share_interval,
+)
 from retinabench.metrics.decisions import margin
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
 from retinabench.metrics.weighted_images import RankedImages, cluster_codes
@@ -49,7 +55,7 @@ def net_benefit(
     referred: ArrayLike | None = None,
     reader: tuple[float, float] = (1.0, 1.0),
     referral_cost: float = 0.0,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    cluster: ArrayLike | None = None,
     weight: Floats | None = None,
 ) -> DecisionCurve:
     """Return the decision curve: NB(t) = TP/n - FP/n * t / (1 - t), positive where prob >= t.
@@ -135,31 +141,16 @@ def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertai
     lost = y & ~positive & ~referred
     grade = np.full(len(y), -1) if part.grade is None else part.grade
     shares = referral_shares(y, positive, referred, grade >= SEVERE)
-    order = np.lexsort((part.image_id, part.prob, -grade))
-    images = tuple(
-        MissedImage(
-            str(part.image_id[k]),
-            None if part.patient_id is None else str(part.patient_id[k]),
-            int(grade[k]) if grade[k] >= 0 else None,
-            float(part.prob[k]),
-            float(uncertainty[k]),
-        )
-        for k in order[lost[order]]
-    )
+    images = tuple(MissedImage(*one, float(uncertainty[k])) for k, one in images_by_severity(part, lost))
     ids = np.unique(patient)
     ill, seen = (np.bincount(codes, case, len(ids)) > 0 for case in (y, positive | referred))
-    return Missed(
-        share_interval(shares, "missed", codes),
-        None if part.grade is None else share_interval(shares, "missed_severe", codes),
-        share_interval(shares, "missed_alone", codes),
-        share_interval(shares, "caught", codes),
-        share_interval(shares, "errors_caught", codes),
-        images,
-        tuple(str(one) for one in ids[ill & ~seen]),
-        int(ill.sum()),
-        _missed_curve(y, y & ~positive, uncertainty),
-        None if part.grade is None else int((y & (grade >= SEVERE)).sum()),
-    )
+    names = ("missed", "missed_severe", "missed_alone", "caught", "errors_caught")
+    missed, severe, *others = (share_interval(shares, name, codes) for name in names)
+    of_patients = tuple(str(one) for one in ids[ill & ~seen]), int(ill.sum())
+    curve, number = _missed_curve(y, y & ~positive, uncertainty), int((y & (grade >= SEVERE)).sum())
+    if part.grade is None:
+        return Missed(missed, None, *others, images, *of_patients, curve, None)
+    return Missed(missed, severe, *others, images, *of_patients, curve, number)
 
 
 def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> dict[str, Floats]:
@@ -208,13 +199,11 @@ def workload(part: Predictions, referred: Bools, images_per_hour: float, weight:
     codes, patients = cluster_codes(part.patients)
     any_image = np.bincount(codes, referred, patients) > 0
     of_patient = np.bincount(codes, weight) / np.bincount(codes)
-    return Workload(
-        clustered_proportion(referred, weight, codes),
-        clustered_proportion(any_image, of_patient, np.arange(patients)),
-        clustered_proportion(part.label == 1, referred * weight, codes),
-        len(codes) / patients,
-        images_per_hour,
+    images, found = (
+        clustered_proportion(*of, codes) for of in ((referred, weight), (part.label == 1, referred * weight))
     )
+    people = clustered_proportion(any_image, of_patient, np.arange(patients))
+    return Workload(images, people, found, len(codes) / patients, images_per_hour)
 
 
 @dataclass(frozen=True)
@@ -229,15 +218,7 @@ class SimpleRule(Document):
 
 
 def best_simple_rule(
-    y: Bools,
-    prob: Floats,
-    said: Bools,
-    sent: Bools,
-    codes: NDArray[np.intp],
-    cut: float,
-    reader: tuple[float, float],
-    price: float,
-    weight: Floats,
+    y: Bools, prob: Floats, said: Bools, sent: Bools, codes: NDArray[np.intp], weight: Floats, stated: Screened
 ) -> SimpleRule:
     """Return the best simple rule that reads as many images as are `sent`, against which reading by uncertainty is held.
 
@@ -253,9 +234,10 @@ def best_simple_rule(
     """
 
     def benefit(read: Bools) -> tuple[Floats, Floats]:
-        called = reading_calls(y, said, read, reader)["reader"]
+        called = reading_calls(y, said, read, stated.reader)["reader"]
         return called, np.where(y, called, -price * called)
 
+    price, cut = stated.price, stated.threshold.value
     orders = {"around": np.argsort(-margin(prob, cut), kind="stable"), "below": np.lexsort((np.abs(prob - cut), said))}
     work = (weight * sent).sum() + 1e-9
     rules = {
@@ -268,10 +250,5 @@ def best_simple_rule(
     scale = max(1.0, price)  # shares lie in [0, 1]
     parts = [(scale, np.maximum(gain, 0) / scale), (-scale, np.maximum(-gain, 0) / scale)]
     # Two rules may order rounding errors or ties differently, and yet do the same to every image.
-    return SimpleRule(
-        name,
-        clustered_proportion(1 - called, y * weight, codes),
-        combined_proportions(parts, codes, weight),
-        price,
-        not gain.any(),
-    )
+    missed = clustered_proportion(1 - called, y * weight, codes)
+    return SimpleRule(name, missed, combined_proportions(parts, codes, weight), price, not gain.any())

@@ -56,13 +56,11 @@ def group_members(
         if columns is None and (name in NOT_GROUPS or name.lower().startswith(PREFIX)):
             continue
         found, why, cut = _groups(name, part.subgroups[name], named=columns is not None)
+        if found is None and columns is not None:
+            raise InputError(f"makes no groups: {why}", file=part.source, column=name)
         if found is None:
             skipped[name] = why
-            if columns is not None:
-                raise InputError(f"makes no groups: {why}", file=part.source, column=name)
             continue
-        if (total := sum(int(rows.sum()) for rows in found.values())) != len(part):
-            raise AssertionError(f"the groups of '{name}' hold {total} of {len(part)} images")
         members[name] = found
         if cut:
             bins[name] = cut
@@ -227,31 +225,22 @@ def subgroups_of(
     number = sum(len(found) for found in members.values())
     level = 1 - 0.05 / max(number, 1)
     codes, _ = cluster_codes(part.patients)
-    groups = tuple(
-        _group(part, positive, referred, codes, (name, value), rows, level)
-        for name, found in members.items()
-        for value, rows in found.items()
-    )
+    named = [((name, value), rows) for name, found in members.items() for value, rows in found.items()]
+    groups = tuple(_group(part, positive, referred, codes, *one, level) for one in named)
     return Subgroups(groups, skipped, bins, level, _between(groups))
 
 
 def _between(groups: Sequence[Subgroup]) -> tuple[Between, ...]:
     found = []
     for column in dict.fromkeys(one.column for one in groups):
+        here = {one.name: one for one in groups if one.column == column}
         for rate in RATES:
-            known = {
-                one.name: one.rates[rate] for one in groups if one.column == column and not one.rates[rate].too_small
-            }
-            together, alone = (
-                {name: getattr(one, kind) for name, one in known.items()} for kind in ("together", "alone")
-            )
-            found.append(between_groups(column, rate, together, alone))
-        residuals = {
-            one.name: one.calibration_together
-            for one in groups
-            if one.column == column and np.isfinite(one.calibration_together.low)
-        }
-        found.append(between_groups(column, "observed_minus_predicted", residuals))
+            known = {name: one.rates[rate] for name, one in here.items() if not one.rates[rate].too_small}
+            kinds = ({name: getattr(one, kind) for name, one in known.items()} for kind in ("together", "alone"))
+            found.append(between_groups(column, rate, *kinds))
+        residuals = {name: one.calibration_together for name, one in here.items()}
+        known_residuals = {name: one for name, one in residuals.items() if np.isfinite(one.low)}
+        found.append(between_groups(column, "observed_minus_predicted", known_residuals))
     return tuple(one for one in found if one is not None)
 
 
@@ -283,16 +272,9 @@ def _group(
         gap = difference_of(together, Interval(outside.auroc, *outside.interval(level)))
     classes = {"referable": len(np.unique(codes[y & rows])), "healthy": len(np.unique(codes[~y & rows]))}
     rates["auroc"] = GroupRate(alone, together, gap, _too_small(alone, classes))
-    return Subgroup(
-        *name,
-        int(rows.sum()),
-        len(np.unique(codes[rows])),
-        int((y & rows).sum()),
-        rates,
-        clustered_proportion(referred, rows, codes),
-        mean_residual(y[rows], p[rows], codes[rows]),
-        mean_residual(y[rows], p[rows], codes[rows], level),
-    )
+    sizes = int(rows.sum()), len(np.unique(codes[rows])), int((y & rows).sum())
+    residuals = (mean_residual(y[rows], p[rows], codes[rows], each) for each in (0.95, level))
+    return Subgroup(*name, *sizes, rates, clustered_proportion(referred, rows, codes), *residuals)
 
 
 def mean_residual(label: Bools, prob: Floats, codes: NDArray[np.intp], level: float = 0.95) -> Interval:
@@ -381,9 +363,8 @@ def between_groups(
     ordered = sorted(together, key=lambda name: together[name].value)
     lows, highs = (np.array([getattr(one, end) for one in together.values()]) for end in ("low", "high"))
     lowest, highest = together[ordered[0]], together[ordered[-1]]
-    gap = Interval(
-        highest.value - lowest.value, max(0.0, float(lows.max() - highs.min())), float(highs.max() - lows.min())
-    )
+    least, most = max(0.0, float(lows.max() - highs.min())), float(highs.max() - lows.min())
+    gap = Interval(highest.value - lowest.value, least, most)
     new = None
     if alone is not None and SITES.search(column) and len(alone) >= FEWEST_SITES:
         new = new_site(list(alone.values()))
@@ -407,12 +388,13 @@ def new_site(rates: Sequence[Interval]) -> NewSite:
     posterior /= posterior.sum()
     of_mean, of_new = posterior.sum(axis=1), np.einsum("mt,mtx->x", posterior, density)
     mean = float(expit(of_mean @ mu))
-    ends = [
-        expit(np.interp((0.025, 0.975), np.cumsum(chance) - chance / 2, at)).tolist()
-        for chance, at in ((of_mean, mu), (of_new, x))
-    ]
-    of_tau = posterior.sum(axis=0)
-    middle = float(np.interp(0.5, np.cumsum(of_tau) - of_tau / 2, tau))
+
+    def quantiles(at: Floats | float, chance: Floats, values: Floats) -> Floats:
+        return np.asarray(np.interp(at, np.cumsum(chance) - chance / 2, values))
+
+    tails = np.array((0.025, 0.975))
+    ends = [expit(quantiles(tails, chance, at)).tolist() for chance, at in ((of_mean, mu), (of_new, x))]
+    middle = float(quantiles(0.5, posterior.sum(axis=0), tau))
     return NewSite(len(rates), Interval(mean, *ends[0]), middle, Interval(mean, *ends[1]))
 
 

@@ -20,7 +20,7 @@ referable (`by_patient`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,7 +165,7 @@ def referral_view_intervals(
     label: ArrayLike,
     positive: ArrayLike,
     referred: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable],
+    cluster: ArrayLike,
     *,
     reader: tuple[float, float] = (0.9, 0.95),
     weight: Floats | None = None,
@@ -205,9 +205,6 @@ def predictive_value_intervals(sensitivity: Interval, specificity: Interval, pre
     where sensitivity or specificity is 0 or 1, and is clustered by patient where theirs are. The positive correlation of a patient's
     true and false positives is left out, which widens the intervals a little.
     """
-    values = predictive_values(sensitivity.value, specificity.value, prevalence)
-    if not 0 < prevalence < 1:
-        return {name: Interval(value) for name, value in zip(("ppv", "npv"), values, strict=True)}
     missed, alarmed = (Interval(1 - one.value, 1 - one.high, 1 - one.low) for one in (sensitivity, specificity))
     return {
         "ppv": share_of_two(sensitivity, alarmed, prevalence, 1 - prevalence),
@@ -248,7 +245,7 @@ GOALS = {
 def judge_goals(
     label: ArrayLike,
     positive: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    cluster: ArrayLike | None = None,
     *,
     goals: Mapping[str, ClinicalGoal] = GOALS,
     exploratory: bool = False,
@@ -263,18 +260,12 @@ def judge_goals(
     ids: Any = np.arange(len(shares["sensitivity"][1])) if cluster is None else cluster
     rates = [clustered_proportion(*shares[name], ids, exact=True) for name in ("sensitivity", "specificity")]
     found = {"estimate": [one.value for one in rates], "bound": [one.low for one in rates]}
-    return {
-        name: {
-            **vars_of(goal),
-            **found,
-            **{
-                f"{kind}_met": not exploratory and one >= goal.sensitivity and other >= goal.specificity
-                for kind, (one, other) in found.items()
-            },
-            "exploratory": exploratory,
-        }
-        for name, goal in goals.items()
-    }
+    judged: dict[str, JsonObject] = {}
+    for name, goal in goals.items():
+        asked = [goal.sensitivity, goal.specificity]
+        met = {f"{kind}_met": not exploratory and bool(np.all(np.array(one) >= asked)) for kind, one in found.items()}
+        judged[name] = {**vars_of(goal), **found, **met, "exploratory": exploratory}
+    return judged
 
 
 @dataclass(frozen=True)
@@ -444,19 +435,20 @@ def _intervals(parts: Sequence[Ends]) -> list[Interval]:
 
 
 def _ranked(part: Predictions, calls: Bools, sent: Bools, groups: Sequence[Bools]) -> list[RankedImage]:
-    grade = np.full(len(part), -1) if part.grade is None else part.grade
-    lost = (part.label == 1) & (~calls[:, None] & ~sent).any(axis=(0, 1))
-    order, of = np.lexsort((part.image_id, part.prob, -grade)), np.stack(groups)
+    lost, of = (part.label == 1) & (~calls[:, None] & ~sent).any(axis=(0, 1)), np.stack(groups)
     called, first = calls.sum(axis=0), (~sent).sum(axis=1)  # a later rule refers whatever an earlier one does
     return [
-        RankedImage(
-            str(part.image_id[k]),
-            None if part.patient_id is None else str(part.patient_id[k]),
-            int(grade[k]) if grade[k] >= 0 else None,
-            float(part.prob[k]),
-            int(called[k]),
-            tuple(first[:, k].tolist()),
-            tuple(np.flatnonzero(of[:, k]).tolist()),
-        )
-        for k in order[lost[order]]
+        RankedImage(*one, int(called[k]), tuple(first[:, k].tolist()), tuple(np.flatnonzero(of[:, k]).tolist()))
+        for k, one in images_by_severity(part, lost)
     ]
+
+
+def images_by_severity(
+    part: Predictions, chosen: Bools
+) -> Iterator[tuple[int, tuple[str, str | None, int | None, float]]]:
+    """Yield the places of chosen images (N,), the most severe first, with image, patient, grade and probability."""
+    grade = np.full(len(part), -1) if part.grade is None else part.grade
+    order = np.lexsort((part.image_id, part.prob, -grade))
+    for k in order[chosen[order]].tolist():
+        patient = None if part.patient_id is None else str(part.patient_id[k])
+        yield k, (str(part.image_id[k]), patient, int(grade[k]) if grade[k] >= 0 else None, float(part.prob[k]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -46,9 +46,9 @@ class Resemblance(Document):
 
 def resemblance(
     values_a: ArrayLike,
-    patient_a: ArrayLike | Sequence[Hashable] | None,
+    patient_a: ArrayLike | None,
     values_b: ArrayLike,
-    patient_b: ArrayLike | Sequence[Hashable] | None,
+    patient_b: ArrayLike | None,
     *,
     permutations: int = 999,
     level: float = 0.05,
