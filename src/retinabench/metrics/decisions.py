@@ -214,13 +214,8 @@ class FrozenThreshold:
         return text
 
     def to_dict(self) -> JsonObject:
-        return {
-            "value": finite_or_none(self.value),
-            "rule": self.rule or None,
-            "chosen_on": self.chosen_on or None,
-            "images": self.images or None,
-            "same_images": self.same_images,
-        }
+        chosen = {name: getattr(self, name) or None for name in ("rule", "chosen_on", "images")}
+        return {"value": finite_or_none(self.value), **chosen, "same_images": self.same_images}
 
 
 ABOVE_HALF = FrozenThreshold()  # The default.
@@ -346,13 +341,8 @@ class ReferralRule:
         return np.asarray(values > self.threshold)
 
     def to_dict(self) -> JsonObject:
-        return {
-            "threshold": finite_or_none(self.threshold),
-            "uncertainty": self.uncertainty,
-            "rate": self.rate,
-            "chosen_on": self.chosen_on or None,
-            "images": self.images or None,
-        }
+        chosen = {"rate": self.rate, "chosen_on": self.chosen_on or None, "images": self.images or None}
+        return {"threshold": finite_or_none(self.threshold), "uncertainty": self.uncertainty, **chosen}
 
 
 def referral_rule(

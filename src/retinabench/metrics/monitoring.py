@@ -144,16 +144,11 @@ class Evidence:
         return float(np.exp(min(self.log_wealth[-1], 500.0)))
 
     def to_dict(self) -> JsonObject:
-        return {
-            "name": self.name,
-            "visits": self.visits,
-            "needed": self.needed,
-            "log_wealth": float(self.log_wealth[-1]),
-            "largest_log_wealth": float(self.log_wealth.max()),
-            "alarm": None if self.alarm is None else str(self.alarm),
-            "began": [str(day) for day in self.began],
-            "path": [[str(day), float(value)] for day, value in zip(self.day, self.log_wealth, strict=True)],
-        }
+        content = {name: getattr(self, name) for name in ("name", "visits", "needed")}
+        content |= {"log_wealth": float(self.log_wealth[-1]), "largest_log_wealth": float(self.log_wealth.max())}
+        content |= {"alarm": None if self.alarm is None else str(self.alarm), "began": [str(day) for day in self.began]}
+        path = zip(self.day, self.log_wealth, strict=True)
+        return {**content, "path": [[str(day), float(value)] for day, value in path]}
 
 
 @dataclass(frozen=True)

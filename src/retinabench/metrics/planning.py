@@ -184,16 +184,10 @@ def check_share(name: str, value: float) -> None:
         raise InputError(f"the {name} is {value:g}", hint="It lies between 0 and 1.")
 
 
-def images_for_auroc(
-    auroc: float,
-    half_width: float,
-    prevalence: float,
-    clusters: Clusters,
-    level: float = 0.95,
-    variance: float | None = None,
-) -> float:
-    """Return the images, of both classes, whose AUROC has an interval of the stated half-width; `variance` is a pilot's, times its number of patients."""
-    m, q, placements = clusters.images_per_patient, prevalence, replace(clusters, correlation=EYES)
+def images_for_auroc(given: Assumptions, half_width: float, level: float) -> float:
+    """Return the images, of both classes, whose AUROC has an interval of the stated half-width."""
+    auroc, q, clusters, variance = given.auroc, given.prevalence, given.clusters, given.auroc_variance
+    m, placements = clusters.images_per_patient, replace(clusters, correlation=EYES)
     if variance is None:
         of_positives, of_negatives = placement_variances(auroc)
         variance = of_positives * placements.positive_effect(q) / q
@@ -376,20 +370,12 @@ def from_pilot(
         clusters = Clusters(float(sizes.mean()), right, disease, float(sizes @ sizes / sizes.sum()))
     ranked = auroc_error(y, part.prob, part.patients)
     own = math.isfinite(ranked.standard_error) and "auroc" not in stated and 0.5 < ranked.auroc < 1
-    rates = {
-        "prevalence": float(y.mean()),
-        "sensitivity": table.sensitivity,
-        "specificity": table.specificity,
-        "auroc": max(ranked.auroc, 0.501),
-    }
-    return Assumptions(
-        **{**rates, **stated},
-        clusters=clusters,
-        threshold=threshold.value,
-        auroc_variance=ranked.standard_error**2 * len(np.unique(part.patients)) if own else None,
-        predictors=np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
-        origin=f"pilot of {len(part):,} images",
-    )
+    rates = {"prevalence": float(y.mean()), "auroc": max(ranked.auroc, 0.501)}
+    rates |= {"sensitivity": table.sensitivity, "specificity": table.specificity, **stated}
+    variance = ranked.standard_error**2 * len(np.unique(part.patients)) if own else None
+    predictors, origin = logit(np.clip(part.prob, EPS, 1 - EPS)), f"pilot of {len(part):,} images"
+    of_pilot = clusters, threshold.value, variance, np.asarray(predictors, np.float64), origin
+    return Assumptions(*(rates[name] for name in ("prevalence", "sensitivity", "specificity", "auroc")), *of_pilot)
 
 
 @dataclass(frozen=True)
@@ -499,8 +485,8 @@ def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
     aims = Aims() if aims is None else aims
     check_level(aims.level)
     given = assumptions
-    of = given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level, given.auroc_variance
-    needed, text = images_for_auroc(*of), f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
+    needed = images_for_auroc(given, aims.half_width, aims.level)
+    text = f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
     area = {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998")}
     return StudyPlan(given, aims, _of_rates(given, aims) | area | _of_validation(given), _notes(given))
 

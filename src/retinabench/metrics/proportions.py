@@ -87,7 +87,6 @@ def clustered_proportion(
     weight: ArrayLike,
     cluster: ArrayLike,
     level: float = 0.95,
-    *,
     exact: bool = False,
     variance: float = 0.0,
 ) -> Interval:
@@ -223,7 +222,6 @@ def shares_with_ends(
     weight: ArrayLike,
     starts: NDArray[np.intp],
     level: float = 0.95,
-    *,
     exact: bool = False,
     variance: float = 0.0,
 ) -> tuple[Floats, Floats, Floats]:

@@ -44,7 +44,6 @@ def referral_curve(
     prob: ArrayLike,
     uncertainty: ArrayLike,
     metric: str,
-    *,
     oracle: bool = False,
     order: ArrayLike | None = None,
 ) -> Curve:

@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-from retinabench.core.errors import InputError
+from retinabench.core.errors import Advance, InputError
 from retinabench.metrics.arrays import Bools, Floats
 from retinabench.predictions.check import numbered
 
@@ -450,7 +450,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
 _libraries = cache(ThreadpoolController)  # looks through all loaded libraries, which takes milliseconds
 
 
-def in_steps(advance: Callable[[int], None] | None, steps: int, work: float) -> Callable[[float], None]:
+def in_steps(advance: Advance | None, steps: int, work: float) -> Callable[[float], None]:
     """Return what advances a bar of whole steps by work in parts of unequal size."""
     done = 0.0
 
@@ -464,12 +464,7 @@ def in_steps(advance: Callable[[int], None] | None, steps: int, work: float) -> 
 
 
 def stacked(
-    rows: Callable[[range], Floats],
-    count: int,
-    size: int,
-    *,
-    workers: int | None = None,
-    advance: Callable[[int], None] | None = None,
+    rows: Callable[[range], Floats], count: int, size: int, workers: int | None = None, advance: Advance | None = None
 ) -> Floats:
     """Return (count, K) rows, computed in blocks; `rows`: numbers of b rows -> (b, K), `size`: numbers that a row works on, such as images."""
     length = max(1, BLOCK // size)
@@ -536,7 +531,7 @@ def cluster_bootstrap(
     replicates: int = 1000,
     seed: int = 0,
     workers: int | None = None,
-    advance: Callable[[int], None] | None = None,
+    advance: Advance | None = None,
 ) -> Floats:
     """Return a statistic on replicates of patients drawn with replacement: the nonparametric cluster bootstrap.
 

@@ -148,12 +148,8 @@ class GroupRate:
     too_small: str = ""
 
     def to_dict(self) -> JsonObject:
-        return {
-            **self.alone.to_dict(),
-            "simultaneous": json_content((self.together.low, self.together.high)),
-            "minus_others": self.gap.to_dict(),
-            "too_small": self.too_small or None,
-        }
+        ends, gap = json_content((self.together.low, self.together.high)), self.gap.to_dict()
+        return {**self.alone.to_dict(), "simultaneous": ends, "minus_others": gap, "too_small": self.too_small or None}
 
 
 @dataclass(frozen=True)
@@ -206,15 +202,10 @@ class Subgroups:
 
     def to_dict(self) -> JsonObject:
         worst = {rate: found.name for rate in RATES if (found := self.worst(rate)) is not None}
-        return {
-            "groups": json_content(self.groups),
-            "between": json_content(self.between),
-            "worst": worst,
-            "worse_than_others": {rate: [one.name for one in self.failing(rate)] for rate in RATES},
-            "skipped": dict(self.skipped),
-            "bins": dict(self.bins),
-            "simultaneous_level": self.level,
-        }
+        failing = {rate: [one.name for one in self.failing(rate)] for rate in RATES}
+        parts = {"groups": json_content(self.groups), "between": json_content(self.between), "worst": worst}
+        columns = {"worse_than_others": failing, "skipped": dict(self.skipped), "bins": dict(self.bins)}
+        return {**parts, **columns, "simultaneous_level": self.level}
 
 
 def subgroups_of(
@@ -225,8 +216,31 @@ def subgroups_of(
     number = sum(len(found) for found in members.values())
     level = 1 - 0.05 / max(number, 1)
     codes, _ = cluster_codes(part.patients)
-    named = [((name, value), rows) for name, found in members.items() for value, rows in found.items()]
-    groups = tuple(_group(part, positive, referred, codes, *one, level) for one in named)
+    y, p = part.label == 1, part.prob
+
+    def group(column: str, value: str, rows: Bools) -> Subgroup:
+        rates = {}
+        for rate, right, of in (("sensitivity", positive, y), ("specificity", 1 - positive.astype(float), ~y)):
+            alone = clustered_proportion(right, of & rows, codes)
+            together, others = (
+                clustered_proportion(right, of & chosen, codes, level, exact=True) for chosen in (rows, ~rows)
+            )
+            gap = difference_of(together, others)
+            why = "" if gap.high < 0 else _too_small(alone, {rate: len(np.unique(codes[of & rows]))})
+            rates[rate] = GroupRate(alone, together, gap, why)
+        inside, outside = (auroc_error(y[k], p[k], codes[k]) if k.any() else None for k in (rows, ~rows))
+        assert inside is not None
+        alone, together = (Interval(inside.auroc, *inside.interval(each)) for each in (0.95, level))
+        gap = Interval(np.nan)
+        if outside is not None:
+            gap = difference_of(together, Interval(outside.auroc, *outside.interval(level)))
+        classes = {"referable": len(np.unique(codes[y & rows])), "healthy": len(np.unique(codes[~y & rows]))}
+        rates["auroc"] = GroupRate(alone, together, gap, _too_small(alone, classes))
+        sizes = int(rows.sum()), len(np.unique(codes[rows])), int((y & rows).sum())
+        residuals = (mean_residual(y[rows], p[rows], codes[rows], each) for each in (0.95, level))
+        return Subgroup(column, value, *sizes, rates, clustered_proportion(referred, rows, codes), *residuals)
+
+    groups = tuple(group(name, value, rows) for name, found in members.items() for value, rows in found.items())
     return Subgroups(groups, skipped, bins, level, _between(groups))
 
 
@@ -242,39 +256,6 @@ def _between(groups: Sequence[Subgroup]) -> tuple[Between, ...]:
         known_residuals = {name: one for name, one in residuals.items() if np.isfinite(one.low)}
         found.append(between_groups(column, "observed_minus_predicted", known_residuals))
     return tuple(one for one in found if one is not None)
-
-
-def _group(
-    part: Predictions,
-    positive: NDArray[Any],
-    referred: Bools,
-    codes: NDArray[np.intp],
-    name: tuple[str, str],
-    rows: Bools,
-    level: float,
-) -> Subgroup:
-    y, p = part.label == 1, part.prob
-    rates = {}
-    for rate, right, of in (("sensitivity", positive, y), ("specificity", 1 - positive.astype(float), ~y)):
-        alone = clustered_proportion(right, of & rows, codes)
-        together, others = (
-            clustered_proportion(right, of & chosen, codes, level, exact=True) for chosen in (rows, ~rows)
-        )
-        gap = difference_of(together, others)
-        why = "" if gap.high < 0 else _too_small(alone, {rate: len(np.unique(codes[of & rows]))})
-        rates[rate] = GroupRate(alone, together, gap, why)
-    inside, outside = (auroc_error(y[k], p[k], codes[k]) if k.any() else None for k in (rows, ~rows))
-    assert inside is not None
-    alone = Interval(inside.auroc, *inside.interval())
-    together = Interval(inside.auroc, *inside.interval(level))
-    gap = Interval(np.nan)
-    if outside is not None:
-        gap = difference_of(together, Interval(outside.auroc, *outside.interval(level)))
-    classes = {"referable": len(np.unique(codes[y & rows])), "healthy": len(np.unique(codes[~y & rows]))}
-    rates["auroc"] = GroupRate(alone, together, gap, _too_small(alone, classes))
-    sizes = int(rows.sum()), len(np.unique(codes[rows])), int((y & rows).sum())
-    residuals = (mean_residual(y[rows], p[rows], codes[rows], each) for each in (0.95, level))
-    return Subgroup(*name, *sizes, rates, clustered_proportion(referred, rows, codes), *residuals)
 
 
 def mean_residual(label: Bools, prob: Floats, codes: NDArray[np.intp], level: float = 0.95) -> Interval:

@@ -286,12 +286,9 @@ class ScreeningReport(Tabular):
 
     def records(self) -> list[Row]:
         """Return one dictionary per set, reading of "referred" and rate."""
-        return [
-            {"set": SET_LABELS[name], "reading": reading, "rate": rate, **vars(found)}
-            for name, one in self.sets.items()
-            for reading, rates in one.readings.items()
-            for rate, found in rates.items()
-        ]
+        readings = [(SET_LABELS[name], *of) for name, one in self.sets.items() for of in one.readings.items()]
+        rows = [(name, reading, *of) for name, reading, rates in readings for of in rates.items()]
+        return [{"set": name, "reading": reading, "rate": rate, **vars(found)} for name, reading, rate, found in rows]
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw sensitivity and specificity per image, of the model alone and with every referred image called positive."""

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Tabular, draw_intervals, json_content
-from retinabench.metrics.arrays import Floats
-from retinabench.metrics.clinical.groups import FEWEST_PATIENTS, group_members
+from retinabench.metrics.arrays import Bools, Floats
+from retinabench.metrics.clinical.groups import FEWEST_PATIENTS, named_groups
 from retinabench.metrics.clinical.screening_table import referral_view_intervals
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases
@@ -56,24 +56,20 @@ def resemblance(
 ) -> Resemblance:
     """Test whether two sets of patients have the same distributions of some values, such as uncertainty and probability.
 
-    It needs no labels, and it is no test of the guarantee. A guarantee can break without any change of these distributions: errors of
-    which the model is sure look like correct calls. Where such errors broke the guarantee, the screen gave no alarm in nearly all
-    simulated studies (`docs/monitoring.md`); and a shift that it finds may leave the guarantee intact.
+    It needs no labels, and it is no test of the guarantee (`docs/monitoring.md`).
 
     The statistic is the largest of max_t |F_a(t) - F_b(t)| over the values, F being the empirical distributions of the images. Whole
     patients are exchanged between the sets, so that the p-value (1 + #{permuted >= observed}) / (1 + permutations) is exact:
     exchangeable patients are called shifted with probability at most `level`, however many values are compared.
     """
     a, b = (np.asarray(values, np.float64) for values in (values_a, values_b))
-    if not len(a) or not len(b):
-        raise InputError("both sets must hold images to be compared")
     codes_a, patients_a = cluster_codes(np.arange(len(a)) if patient_a is None else patient_a)
     codes_b, patients_b = cluster_codes(np.arange(len(b)) if patient_b is None else patient_b)
     codes = np.concatenate([codes_a, codes_b + patients_a])
     both = np.concatenate([a.reshape(len(a), -1), b.reshape(len(b), -1)]).T
     ranked = [_ranked(values, codes) for values in both]
 
-    def largest(in_a: NDArray[np.bool_]) -> float:
+    def largest(in_a: Bools) -> float:
         return max(_distance(in_a[ordered], ends) for ordered, ends in ranked)
 
     in_a = np.arange(patients_a + patients_b) < patients_a
@@ -90,7 +86,7 @@ def _ranked(values: Floats, codes: NDArray[np.intp]) -> tuple[NDArray[np.intp], 
     return codes[order], np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
 
 
-def _distance(in_a: NDArray[np.bool_], ends: NDArray[np.intp]) -> float:
+def _distance(in_a: Bools, ends: NDArray[np.intp]) -> float:
     count_a = np.cumsum(in_a)[ends]
     count_b = ends + 1 - count_a
     return float(np.abs(count_a / count_a[-1] - count_b / count_b[-1]).max())
@@ -112,15 +108,11 @@ class Choice:
     def to_dict(self) -> JsonObject:
         """Return plain dictionaries; target, goal and value are those of the first goal."""
         first = self.goals[0]
+        goals = [{**goal.to_dict(), "value": value} for goal, value in zip(self.goals, self.values, strict=True)]
         return {
-            "target": first.target,
-            "goal": first.value,
-            "threshold": self.threshold,
-            "value": self.values[0],
-            "referral_rate": self.referral_rate,
-            "why": self.why,
-            "goals": [{**goal.to_dict(), "value": value} for goal, value in zip(self.goals, self.values, strict=True)],
-        }
+            "target": first.target, "goal": first.value, "threshold": self.threshold, "value": self.values[0],
+            "referral_rate": self.referral_rate, "why": self.why, "goals": goals,
+        }  # fmt: skip
 
 
 def choose_threshold(cases: ReferralCases, goals: Sequence[Goal]) -> Choice:
@@ -142,7 +134,7 @@ def choose_threshold(cases: ReferralCases, goals: Sequence[Goal]) -> Choice:
     return Choice(tuple(goals), float(thresholds[k]), values, rate)
 
 
-def meeting(cases: ReferralCases, goals: Sequence[Goal]) -> tuple[Floats, NDArray[np.bool_], list[Floats]]:
+def meeting(cases: ReferralCases, goals: Sequence[Goal]) -> tuple[Floats, Bools, list[Floats]]:
     """Return the candidates for a threshold, and which of them meet the goals on these images, by plain estimates. Shapes: returns (K,)."""
     order = np.argsort(cases.uncertainty, kind="stable")
     ranked = cases.uncertainty[order]
@@ -279,30 +271,24 @@ def realised(cases: ReferralCases, threshold: float, *, reader: tuple[float, flo
         for name, target in TARGETS.items()
         if graded or name not in ("severe_sensitivity", "missed_severe")
     }
-    missed = cases.label & ~cases.positive & ~referred
-    severe = None
-    if cases.severe is not None:
-        severe = int((cases.severe & ~cases.positive & ~referred).sum()), int(cases.severe.sum())
-    return Realised(
-        len(cases),
-        int(referred.sum()),
-        (int((~referred & ~cases.positive).sum()), int((~referred & cases.positive).sum())),
-        targets,
-        (int(missed.sum()), int(cases.label.sum())),
-        severe,
-        readings,
-    )
+    negative, positive = ~referred & ~cases.positive, ~referred & cases.positive
+    sizes = len(cases), int(referred.sum()), (int(negative.sum()), int(positive.sum()))
+
+    def missed(ill: Bools) -> tuple[int, int]:
+        return int((ill & negative).sum()), int(ill.sum())
+
+    severe = None if cases.severe is None else missed(cases.severe)
+    return Realised(*sizes, targets, missed(cases.label), severe, readings)
 
 
 def failing_groups(
     cases: ReferralCases, part: Predictions, threshold: float, goals: Sequence[Goal]
 ) -> tuple[FailingGroup, ...]:
     """Return the groups of the further columns that miss a goal, by intervals that hold for all groups and goals at once."""
-    members = group_members(part)[0] if part.subgroups else {}
-    groups = [(f"{column}: {value}", rows) for column, found in members.items() for value, rows in found.items()]
+    groups = named_groups(part)
     level = 1 - 0.05 / max(1, len(groups) * len(goals))
     failing = []
-    for name, rows in groups:
+    for name, rows in groups.items():
         own = cases.take(rows)
         for goal in goals:
             of = goal.spec.sums(own, threshold)[1] > 0
@@ -341,12 +327,11 @@ def validation_and_test(predictions: Predictions, *, certifying: bool) -> dict[s
         raise InputError("holds no image of the test split", file=predictions.source, hint=hint)
     for name, part in {"validation": validation, **tests}.items() if certifying else ():
         if part.patient_id is None and (eyes := eyes_of_one(part.image_id.tolist())) is not None:
-            raise InputError(
-                f"is missing, and '{eyes[0]}' and '{eyes[1]}' look like the eyes of one patient, which fail together",
-                file=predictions.source,
-                column="patient_id",
-                hint="Add the patient of every image, or rename the images if each is of another patient.",
+            problem = (
+                f"is missing, and '{eyes[0]}' and '{eyes[1]}' look like the eyes of one patient, which fail together"
             )
+            hint = "Add the patient of every image, or rename the images if each is of another patient."
+            raise InputError(problem, file=predictions.source, column="patient_id", hint=hint)
         if part.patient_id is not None:
             refuse_partly(part.patient_id, part.image_id, f"images of the set {name}", predictions.source)
     for name, test in tests.items():
@@ -418,18 +403,13 @@ def on_sets(
 ) -> dict[str, Realised]:
     """Return what a frozen threshold does to every set; test sets are screened for shift, and their labels judge the goals; `features` (N, D)."""
     tested = [goal for goal in goals if 0 < goal.max_risk < 1]
-    found = {
-        name: replace(
-            realised(one, threshold, reader=reader), failing=failing_groups(one, parts[name], threshold, tested)
-        )
-        for name, one in cases.items()
-    }
-    tests = [name for name in cases if name != "validation"]
-    risks = [
-        LabelledRisk(*goal.spec.sums(cases[name], threshold), cases[name].patient, goal.max_risk)
-        for name in tests
-        for goal in tested
-    ]
+    found = {}
+    for name, one in cases.items():
+        failing = failing_groups(one, parts[name], threshold, tested)
+        found[name] = replace(realised(one, threshold, reader=reader), failing=failing)
+    tests = {name: one for name, one in cases.items() if name != "validation"}
+    asked = [(goal, one) for one in tests.values() for goal in tested]
+    risks = [LabelledRisk(*goal.spec.sums(one, threshold), one.patient, goal.max_risk) for goal, one in asked]
     verdicts = iter(judge(risks))
     for name in tests:
         screen = resemblance(

@@ -89,21 +89,13 @@ class Transfer(FrozenOnSets):
         return self.certificate is not None and not self.certificate.granted
 
     def records(self) -> list[Row]:
-        return [
-            {
-                "set": name,
-                "per": self.per,
-                "images": one.images,
-                "read_by_expert": one.referred,
-                "share_read": one.referral_rate.value,
-                "selective_risk": one.selective_risk.value,
-                "low": one.selective_risk.low,
-                "high": one.selective_risk.high,
-                "sensitivity": one.targets["sensitivity"].value,
-                "guarantee": one.guarantee,
-            }
-            for name, one in self.sets.items()
-        ]
+        rows: list[Row] = []
+        for name, one in self.sets.items():
+            row: Row = {"set": name, "per": self.per, "images": one.images, "read_by_expert": one.referred}
+            row |= {"share_read": one.referral_rate.value, "selective_risk": one.selective_risk.value}
+            row |= {"low": one.selective_risk.low, "high": one.selective_risk.high}
+            rows.append(row | {"sensitivity": one.targets["sensitivity"].value, "guarantee": one.guarantee})
+        return rows
 
 
 def transfer(
