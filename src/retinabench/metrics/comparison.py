@@ -461,11 +461,7 @@ def rank_methods(
     unranked: Sequence[str] = (),
     advance: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, SetRanking], tuple[str, ...]]:
-    """Return what `rank` holds, by set, and its notes, for any number of models.
-
-    `seeds` are those behind each file, where the files do not state them; those of `unranked` have values only; `advance` is
-    told the number of files done.
-    """
+    """Return what `rank` holds, by set, and its notes. `seeds`: behind each file, where the files do not state them; `unranked` models have values only."""
     check_level(level)  # here, since without replicates no interval asks
     of = {name: [one] if isinstance(one, Predictions) else list(one) for name, one in models.items()}
     files = [one for name in of for one in of[name]]

@@ -83,7 +83,6 @@ def margin(prob: ArrayLike, threshold: float) -> Floats:
 
     That is the odds of the one over the odds of the other, the smaller over the larger. The threshold is clipped to
     [1e-15, 1 - 1e-15].
-    Shapes: `prob` (N,), returns (N,).
     """
     p, t = np.asarray(prob, np.float64), min(max(threshold, EPS), 1 - EPS)
     with np.errstate(divide="ignore", over="ignore"):
@@ -102,7 +101,6 @@ def referral_uncertainty(
     Of several names, separated by commas, the first one orders. Computed values keep 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7 are equally
     uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ in the 16th digit, and
     an order made of rounding errors would look like information. A user's own column is taken as it is.
-    Shapes: returns (N,).
     """
     name = name.partition(",")[0]
     if name == "auto":

@@ -99,7 +99,6 @@ def conformal_p_values(reference: ArrayLike, values: ArrayLike, seed: int = 0) -
 
     p_t = (#{earlier > v_t} + U_t (#{earlier = v_t} + 1)) / (number of earlier values + 1) with U_t uniform. If reference and
     values are exchangeable, the p-values are independent and uniform on (0, 1), exactly.
-    Shapes: `reference` (M,), `values` (T,), returns (T,).
     """
     earlier = np.sort(np.asarray(reference, np.float64)).tolist()
     sequence = np.asarray(values, np.float64).tolist()
@@ -117,7 +116,6 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
 
     A quarter each is bet on p being high, low, extreme and central. Their increments 2p - 1, 1 - 2p,
     12 (p - 1/2)^2 - 1 and (1 - 12 (p - 1/2)^2) / 2 have mean 0 for uniform p and are at least -1.
-    Shapes: `p_values` (T,), returns (T,).
     """
     p = np.asarray(p_values, np.float64)
     line, bowl = 2 * p - 1, 12 * (p - 0.5) ** 2 - 1
@@ -126,11 +124,7 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """N images with what is known of each.
-
-    Shapes: `image_id` (N,), `patient` (N,), `label` (N,), `labelled` (N,), `prob` (N,), `uncertainty` (N,),
-    `grade` (N,), `day` (N,), `group` (N,), "" where groups are not told apart.
-    """
+    """N images with what is known of each, (N,); `group` is "" where groups are not told apart."""
 
     image_id: NDArray[np.str_]
     patient: NDArray[np.str_]
@@ -262,7 +256,6 @@ def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp], most: in
 
     The choice does not depend on how many images a patient has, on their order or on what the model said of them: the value of
     the chosen image has one distribution, whether all images of a patient are there or those of one visit.
-    Shapes: `image_id` (N,), `codes` (N,).
     """
     digest = np.array([hashlib.blake2b(name.encode(), digest_size=8).digest() for name in image_id.tolist()])
     order = np.lexsort((digest, codes))

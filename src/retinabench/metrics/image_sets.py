@@ -324,11 +324,10 @@ class ImageSet:
 
 
 class SetEvaluator:
-    """The scores of a set as a function of the weights of its images, such as those of bootstrap replicates.
+    """The scores of a set as a function of the weights of its images; `point` (K,) are their values on the whole set, computed where None.
 
     The area of AUPRC over referral is slow to compute. Replicates evaluate it at a few counts and add the difference
     between the exact and the coarse area of the whole set.
-    Shapes: `point` (K,), the values on the whole set; computed where None.
     """
 
     def __init__(self, images: ImageSet, scores: Sequence[ScoreSpec], point: Floats | None = None) -> None:

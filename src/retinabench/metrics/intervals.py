@@ -89,11 +89,7 @@ def replicate_error(draws: ArrayLike) -> float:
 
 
 def t_test(difference: float, error: float, degrees: float) -> float:
-    """Return the two-sided p-value of "no difference" from a standard error, by Student's t distribution.
-
-    A parametric tail has no least value: that of counted replicates is 2 / (R + 1), and Holm's correction of many tests then
-    rejects nothing.
-    """
+    """Return the two-sided p-value of "no difference" from a standard error, by Student's t distribution."""
     if difference == 0:
         return 1.0
     if not error > 0 or degrees < 1:
@@ -207,8 +203,6 @@ def auroc_error(
 
     References:
         DeLong, DeLong and Clarke-Pearson, Biometrics 44:837 (1988); Obuchowski, Biometrics 53:567 (1997).
-
-    Shapes: `label` (N,), `score` (N,), `cluster` (N,), `weight` (N,).
     """
     return _error(label, [score], cluster, weight)
 
@@ -223,7 +217,6 @@ def auroc_difference(
     """Return the difference of two AUROCs on the same images, with the standard error of the paired difference.
 
     Placement values are linear in the AUROC, hence `auroc_error` of their differences: the covariance is in them.
-    Shapes: `label` (N,), `score_a` (N,), `score_b` (N,), `cluster` (N,), `weight` (N,).
     """
     return _error(label, [score_a, score_b], cluster, weight)
 
@@ -485,10 +478,7 @@ def _checked(low: float, high: float, draws: Floats) -> Ends:
 
 
 def pseudo_of_areas(patients: int) -> float:
-    """One pseudo-patient up to 300 patients, sqrt(G / 300) up to 1,200, then two: what is rarer than one patient in 300 is often unseen in 1,000, too.
-
-    Chosen by simulation, see `docs/intervals.md`.
-    """
+    """One pseudo-patient up to 300 patients, sqrt(G / 300) up to 1,200, then two; chosen by simulation, see `docs/intervals.md`."""
     return float(min(max(patients / 300, 1.0) ** 0.5, 2.0))
 
 
@@ -609,8 +599,6 @@ def sign_flip_p_value(differences: ArrayLike) -> float:
 
     References:
         Fisher, The design of experiments (1935), section 21; McNemar, Psychometrika 12:153 (1947).
-
-    Shapes: `differences` (G,).
     """
     d = np.asarray(differences, np.float64)
     d = d[d != 0]

@@ -107,10 +107,7 @@ def paired_sets(
     thresholds: Sequence[float] | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> list[PairedSet]:
-    """Return M aligned models scored on every set that exists; the replicates hold the same patients for all models.
-
-    `scores`: names, on every set or by set; None for those of `score`. `advance` is told the number of models that are done.
-    """
+    """Return M aligned models scored on every set that exists, on replicates of the same patients; `advance` gets the number of models that are done."""
     named = [one for of in scores.values() for one in of] if isinstance(scores, Mapping) else scores
     check_known("score", named, list(SCORES))
     check_known("set", sets, SETS)
@@ -352,11 +349,7 @@ class Aggregate:
 
 
 def aggregate(values: ArrayLike | Sequence[float | None]) -> Aggregate:
-    """Mean and standard error over runs, ddof 1; undefined runs (None, NaN) make the aggregate undefined.
-
-    A run without a value is not dropped without a note, as the released code drops it. The
-    error of one run is NaN. Ensembles that share members are not independent runs: their error is too small.
-    """
+    """Mean and standard error over runs, ddof 1; undefined runs (None, NaN) make the aggregate undefined, and one run has no error."""
     v = np.array([np.nan if x is None else x for x in np.asarray(values, object).tolist()], np.float64)
     if not len(v):
         raise InputError("no runs to aggregate")

@@ -103,8 +103,6 @@ def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike) -> float:
     References:
         Fleiss and Cuzick, The reliability of dichotomous judgments: unequal numbers of judges per subject, Appl. Psychol.
         Meas. 3:537 (1979).
-
-    Shapes: `success` (N,), `cluster` (N,).
     """
     hit = binary(success, "success")
     codes, patients = cluster_codes(cluster)
@@ -235,7 +233,6 @@ def images_for_calibration_slope(predictors: ArrayLike, weight: ArrayLike, width
 
     n = I_a / (SE^2 (I_a I_b - I_ab^2)), with the means I_a of v, I_ab of v x and I_b of v x^2 over the linear predictors x
     and v = p (1 - p).
-    Shapes: `predictors` (K,), `weight` (K,).
     """
     x, w = np.asarray(predictors, np.float64), np.asarray(weight, np.float64)
     v = w / w.sum() * expit(x) * expit(-x)

@@ -126,11 +126,7 @@ def clustered_proportion(
 
 
 def effective_images(success: Floats, weight: Floats, codes: NDArray[np.intp], level: float) -> float:
-    """Return the number of independent images that would know a proportion as well as these do; see `clustered_proportion`.
-
-    success (N,) in [0, 1]; weight (N,) > 0; codes (N,) numbers of patients; level of the two-sided interval, or of twice a
-    one-sided test, for which it is used. The number need not be whole.
-    """
+    """Return the number of independent images, not always whole, that would know a proportion as well as these do; see `clustered_proportion`."""
     order = np.argsort(codes, kind="stable")
     sums = proportion_sums(success[order][None], weight[order], patient_starts(codes[order]), level)
     most = weight.sum() ** 2 / (weight @ weight)
@@ -281,8 +277,6 @@ def combined_proportions(
     With proportions p_k of ends l_k and u_k and correlations r_jk of their patients' residuals, the lower end of sum c_k p_k is
     its value less sqrt(sum_jk s_j s_k r_jk d_j d_k), where d_k = |c_k| (p_k - l_k) and s_k = 1 for c_k > 0, and
     |c_k| (u_k - p_k) and -1 else.
-
-    Shapes: `parts` (N,), `cluster` (N,), `weight` (N,).
     """
     codes, patients = cluster_codes(cluster)
     w = np.ones(len(codes)) if weight is None else weight

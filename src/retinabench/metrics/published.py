@@ -113,7 +113,6 @@ def ranking_curve(label: ArrayLike, prob: ArrayLike, order: Index, metric: str, 
 
     From the most certain end: while one class is left and all predictions are correct, the value is 1. The first set that is not so
     ends this for good; from there an AUROC of one class counts 0, as does a set without images.
-    Shapes: `label` (N,), `prob` (N,), `order` (N,).
     """
     y, p = np.asarray(label)[order], np.asarray(prob)[order]
     n = len(y)
@@ -169,7 +168,6 @@ def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
 
     The model says 0 where the two classes tie. Sums run over the images in their order, as does the original's; its last sum
     runs in packets of four, which decides the last bit.
-    Shapes: `label` (N,), `prob` (N,).
     """
     count, right, sure = ece_bins(label, prob, bins)
     held = count > 0
@@ -280,7 +278,6 @@ def rebalanced_rows(grade: ArrayLike, seed: int | np.random.RandomState, size: i
     """Return rows drawn with replacement so that grades are as frequent as in the EyePACS test set (paper B.5).
 
     Grades are drawn in the order in which they first appear, int(proportion x size) of each: 9,997 of 10,000.
-    Shapes: `grade` (N,).
     """
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
     grades = np.asarray(grade)

@@ -92,42 +92,34 @@ def _rises_and_fall(curves: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Rejection(Document):
-    """What one uncertainty is worth: its RC-Index, the same over folds, how steadily its curve rises, and the first one minus it.
-
-    index, low, high: of all images. folds: mean and standard error over folds. vertical: RC-Index of the vertical average.
-    curve: (M,) that average at `REMOVED`. difference: of the indices, with its interval and Holm's p-value; NaN of the first.
-    """
+    """What one uncertainty is worth: its RC-Index, the same over folds, how steadily its curve rises, and the first one minus it."""
 
     _hidden = ("curve",)
 
-    index: float
+    index: float  # of all images
     low: float
     high: float
     folds: Aggregate
-    vertical: float
+    vertical: float  # RC-Index of the vertical average
     steadiness: Steadiness
-    curve: Floats
-    difference: PairTest
+    curve: Floats  # (M,) that average at `REMOVED`
+    difference: PairTest  # of the indices; NaN of the first
     p_holm: float
 
 
 @dataclass(frozen=True)
 class Rejections(Document):
-    """The uncertainties of a model on one set, in the order in which they were asked for.
-
-    scores: mean and standard error over folds of some scores. oracle: RC-Index of the vertical
-    average where all wrong predictions are removed first. Random order has an RC-Index of 0; its 95 % limits are `random` (2, M).
-    """
+    """The uncertainties of a model on one set, in the order in which they were asked for."""
 
     _hidden = ("oracle_curve", "random")
 
     images: int
     folds: int
-    scores: dict[str, Aggregate]
+    scores: dict[str, Aggregate]  # over folds
     uncertainties: dict[str, Rejection]
-    oracle: float
+    oracle: float  # RC-Index of the vertical average where all wrong predictions are removed first
     oracle_curve: Floats
-    random: Floats
+    random: Floats  # (2, M) 95 % limits of a random order, whose RC-Index is 0
 
 
 def compare_uncertainties(

@@ -489,11 +489,7 @@ def stacked(
 
 
 def cluster_codes(cluster: ArrayLike) -> tuple[NDArray[np.intp], int]:
-    """Number the clusters: (N,) codes in 0 … G-1 and G.
-
-    Codes follow the sorted ids, so that no result depends on the order of the rows. Raises `InputError` for a missing id
-    (NaN or None): it is no patient.
-    """
+    """Number the clusters by their sorted ids: (N,) codes in 0 … G-1 and G. A missing id (NaN or None) is refused: it is no patient."""
     ids = np.asarray(cluster)
     if ids.ndim != 1 or ids.size == 0:
         raise InputError(f"the cluster ids have shape {ids.shape}, needed is (N,) with N >= 1")
@@ -538,11 +534,11 @@ def cluster_bootstrap(
     Replicate r depends on (seed, r) only: more replicates leave the first ones as they are, and two models are compared on the
     same patients. Few weight vectors are in memory at a time.
 
-    References:
-        Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster bootstrap.
-
     Shapes: `statistic` of weights (b, N) returns (b, K), NaN where undefined; `cluster` (N,); returns (R, K), NaN throughout for a single patient,
     whose replicates are all equal.
+
+    References:
+        Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster bootstrap.
     """
     check_draws(replicates, seed)
     codes, clusters = cluster_codes(cluster)
@@ -572,20 +568,18 @@ def check_level(level: float) -> None:
 
 
 def percentile_interval(draws: ArrayLike, level: float = 0.95, *, points: bool = False) -> tuple[Floats, Floats]:
-    """Return the percentile interval per column: the (1-level)/2 and (1+level)/2 quantiles of the replicates.
+    """Return the percentile interval per column: the (1-level)/2 and (1+level)/2 quantiles of the replicates (R, K) or (R,).
 
     The q-quantile of R values is the q (R + 1)-th of them in order (between two of them linearly): the usual q (R - 1) rule
     would lose 0.6 % of the coverage at 300 replicates. Values that are not finite are undefined (an AUROC of a replicate with one
     class): up to 5 % of them are left out, beyond that both ends are NaN.
 
+    `points`: whether equal ends are given, such as those of a rank. Else they are NaN: that all replicates are equal shows that they hold no
+    such case, and not that the value is certain.
+
     References:
         Efron, Bootstrap methods: another look at the jackknife, Ann. Stat. 7:1 (1979); Davison and Hinkley, Bootstrap methods
         and their application (1997), section 5.2.
-
-    Shapes: `draws` (R, K) or (R,); returns (K,) or ().
-
-    `points`: whether equal ends are given, such as those of a rank. Else they are NaN: that all replicates are equal shows that they hold no
-    such case, and not that the value is certain.
     """
     values = np.asarray(draws, np.float64)
     columns = values.reshape(len(values), -1)

@@ -66,8 +66,6 @@ def net_benefit(
 
     References:
         Vickers and Elkin, Decision curve analysis, Med. Decis. Making 26:565 (2006).
-
-    Shapes: `label` (N,), `prob` (N,), `thresholds` (T,), `referred` (N,), `cluster` (N,), `weight` (N,).
     """
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     t = np.atleast_1d(np.asarray(thresholds, np.float64))

@@ -96,8 +96,6 @@ def ungradable_images(label: Bools, positive: Bools, gradable: Bools, cluster: A
     References:
         Abramoff et al., Pivotal trial of an autonomous AI-based diagnostic system, npj Digit. Med. 1:39 (2018), for imageability
         beside sensitivity and specificity.
-
-    Shapes: `label` (N,), `positive` (N,), `gradable` (N,), `cluster` (N,).
     """
     codes, _ = cluster_codes(cluster)
     rates = (

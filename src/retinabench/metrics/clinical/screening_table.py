@@ -174,7 +174,6 @@ def referral_view_intervals(
 
     The thresholds behind `positive` and `referred` are taken as frozen, and the reader's rates as known: choose and measure
     them on other data.
-    Shapes: `label` (N,), `positive` (N,), `referred` (N,), `cluster` (N,), `weight` (N,).
     """
     y, sent = binary(label, "label"), binary(referred, "referred")
     codes, _ = cluster_codes(cluster)
@@ -254,7 +253,6 @@ def judge_goals(
 
     Neither is made where the threshold was chosen on the same images (`exploratory`): what it reaches there is optimistic. The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
     nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
-    Shapes: `label` (N,), `positive` (N,), `cluster` (N,).
     """
     shares = rate_shares(binary(label, "label"), binary(positive, "positive"))
     ids: Any = np.arange(len(shares["sensitivity"][1])) if cluster is None else cluster

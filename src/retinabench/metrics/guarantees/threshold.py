@@ -116,13 +116,10 @@ class Choice:
 
 
 def choose_threshold(cases: ReferralCases, goals: Sequence[Goal]) -> Choice:
-    """Choose the threshold that reaches the goals on these images, by plain estimates.
+    """Choose the threshold that reaches the goals on these images, by plain estimates, which as the best of many are optimistic.
 
     Candidates are minus infinity (refer all) and every distinct uncertainty. Of those that meet every goal, the threshold that refers
     the fewest images is chosen; where the only goal is a `referral_rate`, the one that refers the most.
-
-    An estimate chosen as the best of many is optimistic: about every second such threshold misses its goal on new
-    patients. `certificate.certify` gives a bound instead.
     """
     thresholds, met, risks = meeting(cases, goals)
     if not met.any():
