@@ -485,19 +485,12 @@ class SetCalibration(Document):
 
 def set_calibration(w: Weighted, seed: int, level: float) -> SetCalibration:
     """Return the calibration line, the parts of the Brier score, and calibration errors with those of a calibrated model, whose outcomes `seed` draws."""
-    bands = null_bands_of(w, replicates=NULL_DRAWS, seed=seed)
-
-    def error(of: Of) -> Interval:
-        return Interval(calibration_error_of(w, of), *calibration_error_interval(w, level, of=of))
-
-    return SetCalibration(
-        **{f"line_{name}": interval for name, interval in line_intervals_of(w, level).items()},
-        brier=murphy_of(w),
-        null_ece_top_label=Interval(*bands["top_label"]),
-        calibration_error_top_label=error("top_label"),
-        null_ece_positive_class=Interval(*bands["positive_class"]),
-        calibration_error_positive_class=error("positive_class"),
-    )
+    found = {f"line_{name}": interval for name, interval in line_intervals_of(w, level).items()}
+    for of, band in null_bands_of(w, replicates=NULL_DRAWS, seed=seed).items():
+        found[f"null_ece_{of}"] = Interval(*band)
+        ends = calibration_error_interval(w, level, of=of)
+        found[f"calibration_error_{of}"] = Interval(calibration_error_of(w, of), *ends)
+    return SetCalibration(brier=murphy_of(w), **found)
 
 
 @dataclass(frozen=True)

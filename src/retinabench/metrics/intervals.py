@@ -302,22 +302,14 @@ class Percentile:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`.
+    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`."""
 
-    Args:
-        low: The least value of the score.
-        high: Its largest value.
-        of: Whose number, less one, are the degrees of freedom: `patients`; patients of the rarer of the `classes`, where the
-            score compares them; `retained`, for an area over referral: 5 more than the patients with a wrong prediction in the surer
-            half of the images, because these decide it, at most half of those of the rarer class; or `errors`: patients with the
-            rarer of wrong and correct predictions, and no interval below 5 of them.
-        pseudo: The squared error grows by this much of 1 / patients^2: a pseudo-patient with a loss of -1 or 1.
-    """
-
-    low: float = -math.inf
+    low: float = -math.inf  # the least value of the score
     high: float = math.inf
-    of: Of = "patients"
-    pseudo: float = 0.0
+    of: Of = "patients"  # whose number, less one, are the degrees of freedom; see `patients_of`
+    pseudo: float = (
+        0.0  # the squared error grows by this much of 1 / patients^2: a pseudo-patient with a loss of -1 or 1
+    )
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
@@ -332,16 +324,11 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Proportion:
-    """Jeffreys' interval at an effective number of images, see `clustered_proportion`.
+    """Jeffreys' interval at an effective number of images, see `clustered_proportion`."""
 
-    counts: weighted images -> success of each image in [0, 1] and what it counts for, both (N,). resampled: whether the images
-    that count depend on the sample, so that the replicates tell the variance. scale: weighted images -> a and b of a score that
-    is a + b x proportion.
-    """
-
-    counts: Counts
-    resampled: bool = False
-    scale: Callable[[Weighted], tuple[float, float]] | None = None
+    counts: Counts  # success of each image in [0, 1] and what it counts for, both (N,)
+    resampled: bool = False  # whether the images that count depend on the sample: replicates then tell the variance
+    scale: Callable[[Weighted], tuple[float, float]] | None = None  # a and b of a score that is a + b x proportion
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
         parts = [self.counts(w) for w in sets]
@@ -384,15 +371,11 @@ class Loss:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Of an AUROC or a linear function of one: `loss_interval` of 1 - AUROC with DeLong's or Obuchowski's error.
+    """Of an AUROC or a linear function of one: `loss_interval` of 1 - AUROC with DeLong's or Obuchowski's error."""
 
-    parts: weighted images -> score, and mass of the positive and of the negative images, all (N,). low: the value where the
-    AUROC is 0. pseudo: as how many patients the pseudo-patient of each class counts.
-    """
-
-    parts: Ranks
-    low: float = 0.0
-    pseudo: float = HALF
+    parts: Ranks  # score, and mass of the positive and of the negative images, all (N,)
+    low: float = 0.0  # the value where the AUROC is 0
+    pseudo: float = HALF  # as how many patients the pseudo-patient of each class counts
     resampled: bool = False
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
@@ -446,7 +429,12 @@ def difference_method(method: IntervalMethod) -> Scaled:
 
 
 def patients_of(w: Weighted, of: Of = "patients") -> int:
-    """Return the number of patients that decide a standard error, 0 where they are too few; see `Scaled`."""
+    """Return the number of patients that decide a standard error, 0 where they are too few.
+
+    They are all `patients`; those of the rarer of the `classes`; `retained`, for an area over referral: 5 more than those with a wrong
+    prediction in the surer half of the images, because these decide it, at most half of those of the rarer class; or `errors`: those with
+    the rarer of wrong and correct predictions, and none below 5 of them.
+    """
     if of == "classes":  # of those that are there
         return min(filter(None, (_patients(w.positive, w), _patients(w.negative, w))), default=0)
     if of == "errors":

@@ -112,18 +112,13 @@ def paired_sets(
     check_known("score", named, list(SCORES))
     check_known("set", sets, SETS)
     cuts = [0.5] * len(models) if thresholds is None else thresholds
-    values = [
-        referral_uncertainty(model, uncertainty, threshold=cut)[0] for model, cut in zip(models, cuts, strict=True)
-    ]
-    wanted = []
+    pairs, wanted = zip(models, cuts, strict=True), []
+    values = [referral_uncertainty(model, uncertainty, threshold=cut)[0] for model, cut in pairs]
     for images in zip(*map(image_sets, models, values, cuts), strict=True):
         one = images[0]
         asked = scores.get(one.name, ()) if isinstance(scores, Mapping) else scores
-        chosen = tuple(
-            one.scores
-            if asked is None
-            else (s for s in SCORES.values() if s.name in asked and s.available_for(one.name))
-        )
+        known = one.scores if asked is None else [s for s in SCORES.values() if s.available_for(one.name)]
+        chosen = tuple(s for s in known if asked is None or s.name in asked)
         if chosen and (sets is None or one.name in sets):
             wanted.append((images, chosen))
     work = bootstrap * sum(len(images[0]) for images, _ in wanted)

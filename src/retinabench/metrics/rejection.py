@@ -159,18 +159,11 @@ def _on_set(
     weighted = {name: _weighted(part, each, rows, threshold) for name, each in values.items()}
     rejections = {}
     for m, (name, folds) in enumerate(weighted.items()):
-        ends = methods.ends(m, LEVEL)
-        rejections[name] = Rejection(
-            index=float(one.point[m, 0]),
-            low=ends.low,
-            high=ends.high,
-            folds=aggregate([SCORES[SCORE](w) for w in folds]),
-            vertical=float(rc_area(RC_GRID, vertical_accuracy(folds, RC_GRID))),
-            steadiness=steadiness(folds, seed),
-            curve=vertical_accuracy(folds, REMOVED),
-            difference=tests[m - 1] if m else PairTest(np.nan),
-            p_holm=p[m],
-        )
+        ends, over_folds = methods.ends(m, LEVEL), aggregate([SCORES[SCORE](w) for w in folds])
+        vertical = float(rc_area(RC_GRID, vertical_accuracy(folds, RC_GRID)))
+        rising = steadiness(folds, seed), vertical_accuracy(folds, REMOVED)
+        difference = tests[m - 1] if m else PairTest(np.nan)
+        rejections[name] = Rejection(float(one.point[m, 0]), *ends[:2], over_folds, vertical, *rising, difference, p[m])
     first = next(iter(weighted.values()))
     best = [w.cases.reordered(w.cases.error).weighted() for w in first]
     oracle, curve = float(rc_area(RC_GRID, vertical_accuracy(best, RC_GRID))), vertical_accuracy(best, REMOVED)

@@ -300,21 +300,16 @@ class ScreeningReport(Tabular):
 
     def to_dict(self) -> JsonObject:
         """Return plain dictionaries, lists, text, finite numbers and None."""
-        return {
-            "schema": SCHEMA,
-            "source": self.source and shown(self.source),
-            "threshold": self.threshold.to_dict(),
-            "referral": self.referral.to_dict(),
+        rules = {"threshold": self.threshold.to_dict(), "referral": self.referral.to_dict()}
+        rules |= {
             "referral_threshold": finite_or_none(self.referral.threshold),
             "uncertainty": self.referral.uncertainty,
-            "reader": {"sensitivity": self.reader[0], "specificity": self.reader[1]},
-            "referral_cost": self.stated.referral_cost,
-            "images_per_hour": self.stated.images_per_hour,
-            "population": self.stated.population,
-            "harm": self.stated.harm,
-            "notes": list(self.notes),
-            "sets": json_content(self.sets),
         }
+        rules["reader"] = {"sensitivity": self.reader[0], "specificity": self.reader[1]}
+        names = ("referral_cost", "images_per_hour", "population", "harm")
+        prices = {name: getattr(self.stated, name) for name in names}
+        head = {"schema": SCHEMA, "source": self.source and shown(self.source)}
+        return {**head, **rules, **prices, "notes": list(self.notes), "sets": json_content(self.sets)}
 
 
 def clinic(

@@ -240,17 +240,11 @@ class Realised:
 
     def to_dict(self) -> JsonObject:
         """Return the set's part of the JSON of `retinabench transfer`."""
-        content = {
-            "images": self.images,
-            "read_by_expert": self.referred,
-            "called": {"negative": self.called[0], "positive": self.called[1]},
-            "referral_rate": self.referral_rate,
-            "selective_risk": self.selective_risk,
-            "targets": self.targets,
-            "missed_referable": {"images": self.missed[0], "of": self.missed[1]},
-            "readings": self.readings,
-            "failing": self.failing,
-        }
+        called = {"negative": self.called[0], "positive": self.called[1]}
+        content = {"images": self.images, "read_by_expert": self.referred, "called": called}
+        content |= {name: getattr(self, name) for name in ("referral_rate", "selective_risk", "targets")}
+        content["missed_referable"] = {"images": self.missed[0], "of": self.missed[1]}
+        content |= {"readings": self.readings, "failing": self.failing}
         if self.missed_severe is not None:
             content["missed_severe"] = {"images": self.missed_severe[0], "of": self.missed_severe[1]}
         if self.resemblance is not None:
@@ -263,11 +257,8 @@ def realised(cases: ReferralCases, threshold: float, *, reader: tuple[float, flo
     referred = cases.uncertainty > threshold
     readings = referral_view_intervals(cases.label, cases.positive, referred, cases.patient, reader=reader)
     graded = cases.severe is not None
-    targets = {
-        name: target.estimate(cases, threshold)
-        for name, target in TARGETS.items()
-        if graded or name not in ("severe_sensitivity", "missed_severe")
-    }
+    known = [name for name in TARGETS if graded or name not in ("severe_sensitivity", "missed_severe")]
+    targets = {name: TARGETS[name].estimate(cases, threshold) for name in known}
     negative, positive = ~referred & ~cases.positive, ~referred & cases.positive
     sizes = len(cases), int(referred.sum()), (int(negative.sum()), int(positive.sum()))
 
