@@ -76,13 +76,6 @@ DRIFT = ("prob", "uncertainty")  # what is watched for drift
 LEVEL = 0.05
 
 
-def cases_of(rule: FrozenRule, images: Watched) -> ReferralCases:
-    codes = np.unique(images.patient, return_inverse=True)[1]
-    severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
-    called = is_positive(images.prob, rule.decision.value)
-    return ReferralCases(images.label, called, images.uncertainty, codes, weights(codes, rule.per), severe)
-
-
 def by_visit(images: Watched, rule: FrozenRule, visits: Visits) -> Watched:
     """Return one row per visit, by any eye (`by_patient`); its label is known where all are: one healthy eye says nothing of the other."""
     codes, called = visits.of_image, is_positive(images.prob, rule.decision.value)
@@ -102,7 +95,10 @@ def goal_sums(rule: FrozenRule, goal: Goal, images: Watched) -> tuple[Bools, Boo
             rows = images.group == name
             num[rows], den[rows] = goal_sums(own, goal, images.take(rows))
         return num, den
-    cases, threshold = cases_of(rule, images), rule.threshold
+    codes, threshold = np.unique(images.patient, return_inverse=True)[1], rule.threshold
+    severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
+    called = is_positive(images.prob, rule.decision.value)
+    cases = ReferralCases(images.label, called, images.uncertainty, codes, weights(codes, rule.per), severe)
     if threshold is None:
         side: Side = "positive" if goal.target in TARGETS_OF["positive"] else "negative"
         end = rule.negative if side == "negative" else rule.positive

@@ -55,9 +55,9 @@ def referral_curve(
     y, p = np.asarray(label), np.asarray(prob)
     rows = order_of(uncertainty) if order is None else np.asarray(order)
     if metric == "accuracy":
-        value = accuracy_curve(y == (p > 0.5), rows, oracle)
+        value = mean_curve(y == (p > 0.5), rows, 1.0, oracle)
     elif metric == "nll":
-        value = loss_curve(losses(y, p), rows, oracle)
+        value = mean_curve(losses(y, p), rows, 0.0, oracle)
     elif metric in ("auroc", "auprc"):
         value = ranking_curve(y, p, rows, metric, oracle)
     else:
@@ -88,20 +88,13 @@ def _log_loss(y: NDArray[np.generic], p: NDArray[np.floating], eps: float) -> Fl
     return np.asarray(-np.log(np.where(y == 1, clipped, other) / (clipped + other)))
 
 
-def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floats:
-    """Return the accuracy of the retained at every count. Shapes: `right` (N,), `order` (N,)."""
-    sums = np.concatenate(([0.0], np.cumsum(np.asarray(right)[order])))[::-1]
+def mean_curve(values: ArrayLike, order: Index, of_referred: float, oracle: bool) -> Floats:
+    """Return the mean value (N,) of the retained at every count; that of a referred image where all are referred, or by the oracle everywhere."""
+    sums = np.append(np.cumsum(np.asarray(values)[order])[::-1], 0.0)
     n = len(sums) - 1
     if oracle:
-        return np.asarray((sums + np.arange(n + 1)) / n)
-    return np.append(sums[:-1] / np.arange(n, 0, -1), 1.0)
-
-
-def loss_curve(loss: ArrayLike, order: Index, oracle: bool = False) -> Floats:
-    """Return the mean loss of the retained at every count, 0 where all are referred. Shapes: `loss` (N,), `order` (N,)."""
-    sums = np.append(np.cumsum(np.asarray(loss)[order])[::-1], 0.0)
-    n = len(sums) - 1
-    return np.asarray(sums / (n if oracle else np.append(np.arange(n, 0, -1), 1)))
+        return np.asarray((sums + of_referred * np.arange(n + 1)) / n)
+    return np.append(sums[:-1] / np.arange(n, 0, -1), of_referred)
 
 
 def _buckets(n: int) -> Index:
