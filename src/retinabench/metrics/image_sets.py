@@ -383,7 +383,8 @@ def replicates_of(
     advance: Callable[[int], None] | None = None,
 ) -> Floats:
     """Return the bootstrap replicates (R, K) of the scores of a set; `cluster` (N,) numbers the patients that are drawn."""
-    folder, key, kept = _folder(replicates * len(cluster)), "", {}
+    folder, key = _folder(replicates * len(cluster)), ""
+    kept: dict[str, Floats] = {}
     if folder:
         cases = evaluator.images.cases
         about = f"{evaluator.images.name} {len(cases)} {replicates} {seed} {cases.threshold!r}".encode()

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import comb
 from typing import Generic, NamedTuple, TypeVar
 
@@ -112,8 +112,9 @@ def paired_sets(
     check_known("score", named, list(SCORES))
     check_known("set", sets, SETS)
     cuts = [0.5] * len(models) if thresholds is None else thresholds
-    pairs, wanted = zip(models, cuts, strict=True), []
+    pairs = zip(models, cuts, strict=True)
     values = [referral_uncertainty(model, uncertainty, threshold=cut)[0] for model, cut in pairs]
+    wanted = []
     for images in zip(*map(image_sets, models, values, cuts), strict=True):
         one = images[0]
         asked = scores.get(one.name, ()) if isinstance(scores, Mapping) else scores
@@ -136,8 +137,8 @@ def _paired_set(
         done(rows * len(images) / len(models))
 
     if bootstrap:
-        how = {"replicates": bootstrap, "seed": seed, "advance": advance}
-        draws = np.stack([replicates_of(one, images.cluster, **how) for one in evaluators], axis=1)
+        of = partial(replicates_of, cluster=images.cluster, replicates=bootstrap, seed=seed, advance=advance)
+        draws = np.stack([of(one) for one in evaluators], axis=1)
     point, whole = np.array([one.point for one in evaluators]), tuple(one.whole for one in evaluators)
     return PairedSet(images.name, len(images), images.patients, images.positives, chosen, point, draws, whole)
 

@@ -370,9 +370,10 @@ def from_pilot(
     rates = {"prevalence": float(y.mean()), "auroc": max(ranked.auroc, 0.501)}
     rates |= {"sensitivity": table.sensitivity, "specificity": table.specificity, **stated}
     variance = ranked.standard_error**2 * len(np.unique(part.patients)) if own else None
-    predictors, origin = logit(np.clip(part.prob, EPS, 1 - EPS)), f"pilot of {len(part):,} images"
-    of_pilot = clusters, threshold.value, variance, np.asarray(predictors, np.float64), origin
-    return Assumptions(*(rates[name] for name in ("prevalence", "sensitivity", "specificity", "auroc")), *of_pilot)
+    x, origin = np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64), f"pilot of {len(part):,} images"
+    return Assumptions(
+        **rates, clusters=clusters, threshold=threshold.value, auroc_variance=variance, predictors=x, origin=origin
+    )
 
 
 @dataclass(frozen=True)

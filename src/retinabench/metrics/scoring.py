@@ -354,8 +354,9 @@ def _scored(
     baseline = None
     if images.name != "balanced":
         baseline = baseline_of(whole, validation, bootstrap=bootstrap.replicates, seed=seed, level=level)
-    cases, weight, controls = images.cases, whole.weight, {}
+    cases, weight = images.cases, whole.weight
     del whole
+    controls = {}
     for control, order in (("random", np.zeros(len(images))), ("oracle", cases.error)):
         w = cases.reordered(order).weighted(weight)
         controls[control] = {name: float(SCORES[name](w)) for name in CONTROLS}
@@ -408,8 +409,8 @@ def baseline_of(
         ends = [one.ends([w], v, d, level) for one, v, d in zip(methods, (gain, skill), draws.T, strict=True)]
     answer = "referable" if w.positives > w.negatives else "not referable"
     share, ill = float(max(w.positives, w.negatives) / w.total), len(np.unique(codes[positive]))
-    added = (Interval(value, one.low, one.high) for value, one in zip((gain, skill), ends, strict=True))
-    return Baseline(answer, share, *added, ill, cases.threshold, _corrected(w, validation))
+    benefit_gain, brier_skill = (Interval(v, one.low, one.high) for v, one in zip((gain, skill), ends, strict=True))
+    return Baseline(answer, share, benefit_gain, brier_skill, ill, cases.threshold, _corrected(w, validation))
 
 
 def _corrected(w: Weighted, validation: Predictions | None) -> PriorCorrection | None:

@@ -143,12 +143,11 @@ def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertai
     ids = np.unique(patient)
     ill, seen = (np.bincount(codes, case, len(ids)) > 0 for case in (y, positive | referred))
     names = ("missed", "missed_severe", "missed_alone", "caught", "errors_caught")
-    missed, severe, *others = (share_interval(shares, name, codes) for name in names)
-    of_patients = tuple(str(one) for one in ids[ill & ~seen]), int(ill.sum())
-    curve, number = _missed_curve(y, y & ~positive, uncertainty), int((y & (grade >= SEVERE)).sum())
-    if part.grade is None:
-        return Missed(missed, None, *others, images, *of_patients, curve, None)
-    return Missed(missed, severe, *others, images, *of_patients, curve, number)
+    missed, severe, alone, caught, errors_caught = (share_interval(shares, name, codes) for name in names)
+    of_severe = (None, None) if part.grade is None else (severe, int((y & (grade >= SEVERE)).sum()))
+    patients, curve = tuple(str(one) for one in ids[ill & ~seen]), _missed_curve(y, y & ~positive, uncertainty)
+    of_all = alone, caught, errors_caught, images, patients, int(ill.sum()), curve
+    return Missed(missed, of_severe[0], *of_all, of_severe[1])
 
 
 def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> dict[str, Floats]:

@@ -98,12 +98,13 @@ def ungradable_images(label: Bools, positive: Bools, gradable: Bools, cluster: A
         beside sensitivity and specificity.
     """
     codes, _ = cluster_codes(cluster)
-    rates = (
+    excluded, as_referred = (
         {name: share_interval(shares, name, codes) for name in ("sensitivity", "specificity")}
         for shares in (rate_shares(label, positive & gradable, gradable), rate_shares(label, positive | ~gradable))
     )
     of = (gradable, np.ones(len(label))), (~gradable, label), (~gradable, ~label)
-    return Ungradable(int((~gradable).sum()), *(clustered_proportion(*one, codes) for one in of), *rates)
+    share, ill, healthy = (clustered_proportion(*one, codes) for one in of)
+    return Ungradable(int((~gradable).sum()), share, ill, healthy, excluded, as_referred)
 
 
 @dataclass(frozen=True)

@@ -124,12 +124,12 @@ def judge(risks: Sequence[LabelledRisk]) -> list[Refutation]:
     pairs = np.array([ratio_p_values(one, LEVEL) for one in risks])
     broken, holds = holm(pairs[:, 0]) <= LEVEL, holm(pairs[:, 1]) <= LEVEL
     found = []
-    for one, p_values, refuted, confirmed in zip(risks, pairs.tolist(), broken, holds, strict=True):
+    for one, (p_broken, p_holds), refuted, confirmed in zip(risks, pairs.tolist(), broken, holds, strict=True):
         den = np.asarray(one.den, np.float64)
         ratio = float(np.sum(one.num) / den.sum()) if den.sum() > 0 else math.nan
         patients = len(np.unique(np.asarray(one.patient)[den > 0]))
         verdict: Verdict = "broken" if refuted else "holds" if confirmed else "not refuted"
-        found.append(Refutation(ratio, one.goal, patients, *p_values, verdict, len(risks), LEVEL))
+        found.append(Refutation(ratio, one.goal, patients, p_broken, p_holds, verdict, len(risks), LEVEL))
     return found
 
 
