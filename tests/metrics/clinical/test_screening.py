@@ -9,7 +9,7 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.clinical import screening_table
 from retinabench.metrics.clinical.decision_curve import best_simple_rule, net_benefit
 from retinabench.metrics.clinical.screening import clinic, ungradable_images
-from retinabench.metrics.clinical.screening_table import Screened, likelihood_ratios, referral_view_intervals, two_by_two
+from retinabench.metrics.clinical.screening_table import likelihood_ratios, referral_view_intervals, two_by_two
 from retinabench.metrics.decisions import FrozenThreshold, ReferralRule, by_patient
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
@@ -188,7 +188,7 @@ P = np.array([0.05, 0.45, 0.9, 0.02, 0.3, 0.48, 0.54, 0.7])
 
 
 def rule(sent, cut=0.5, reader=(1.0, 1.0), harm=None, weight=1.0):
-    stated = Screened(FrozenThreshold(cut), ReferralRule(), (), reader, 0.0, 60.0, None, harm=harm)
+    stated = screening_table.Screened(FrozenThreshold(cut), ReferralRule(), (), reader, 0.0, 60.0, None, harm=harm)
     return best_simple_rule(Y, P, cut <= P, np.array(sent, bool), np.arange(len(Y)), np.ones(len(Y)) * weight, stated)
 
 
