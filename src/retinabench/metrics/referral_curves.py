@@ -479,10 +479,8 @@ def _two_tails(cases: Cases) -> tuple[Index, Index] | None:
     ranking, blocks = cases.by_prob, len(cases.ends)
     block = cases.block[ranking.order]
     starts = np.append(0, ranking.ends[:-1] + 1)
-    if (
-        not cases.derived(Pairs).tails
-        or (np.minimum.reduceat(block, starts) < np.maximum.reduceat(block, starts)).any()
-    ):
+    mixed = (np.minimum.reduceat(block, starts) < np.maximum.reduceat(block, starts)).any()
+    if mixed or not cases.derived(Pairs).tails:
         return None
     low = ranking.values < cases.prob[-1]
     held = [np.cumsum(np.bincount(block[starts[part]], minlength=blocks)) for part in (~low, low)]
