@@ -196,10 +196,9 @@ def workload(part: Predictions, referred: Bools, images_per_hour: float, weight:
     codes, patients = cluster_codes(part.patients)
     any_image = np.bincount(codes, referred, patients) > 0
     of_patient = np.bincount(codes, weight) / np.bincount(codes)
-    images, found = (
-        clustered_proportion(*of, codes) for of in ((referred, weight), (part.label == 1, referred * weight))
-    )
+    images = clustered_proportion(referred, weight, codes)
     people = clustered_proportion(any_image, of_patient, np.arange(patients))
+    found = clustered_proportion(part.label == 1, referred * weight, codes)
     return Workload(images, people, found, len(codes) / patients, images_per_hour)
 
 

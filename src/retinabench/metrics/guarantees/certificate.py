@@ -203,12 +203,9 @@ def certify(
     certificate = Certificate(None, delta, found, int(cases.patient.max()) + 1, most)
     refused = [one for one in found if one.threshold is None]
     if refused:
-        needed, why = (
-            [one.needed for one in refused if one.needed],
-            [f"for {one.goal.text}, {one.why}" for one in refused],
-        )
-        most_needed = max(needed) if len(needed) == len(refused) else None
-        return replace(certificate, why="; ".join(why), needed=most_needed)
+        needed = [one.needed for one in refused if one.needed is not None]
+        why = "; ".join(f"for {one.goal.text}, {one.why}" for one in refused)
+        return replace(certificate, why=why, needed=max(needed) if len(needed) == len(refused) else None)
     threshold, why = _together(certificate)
     return replace(certificate, threshold=threshold, why=why)
 

@@ -64,12 +64,9 @@ class ReferralCases:
         cls, part: Predictions, uncertainty: str = "auto", threshold: float = 0.5, per: Per = "image"
     ) -> ReferralCases:
         codes, _ = cluster_codes(np.arange(len(part)) if part.patient_id is None else part.patient_id)
-        called, values = (
-            is_positive(part.prob, threshold),
-            referral_uncertainty(part, uncertainty, threshold=threshold)[0],
-        )
+        values, _ = referral_uncertainty(part, uncertainty, threshold=threshold)
         severe = None if part.grade is None else part.grade >= SEVERE
-        return cls(part.label == 1, called, values, codes, weights(codes, per), severe)
+        return cls(part.label == 1, is_positive(part.prob, threshold), values, codes, weights(codes, per), severe)
 
     def __len__(self) -> int:
         return len(self.label)
@@ -145,7 +142,7 @@ _COUNTED: dict[str, Callable[[ReferralCases], Bools]] = {
     "all": lambda cases: np.ones(len(cases), bool),
     "wrong": lambda cases: np.asarray(cases.label != cases.positive),
     "missed": lambda cases: cases.label & ~cases.positive,
-    "false alarm": lambda cases: ~cases.label & cases.positive,
+    "alarm": lambda cases: ~cases.label & cases.positive,
     "missed severe": lambda cases: _severe(cases) & ~cases.positive,
 }
 TARGETS: dict[str, RatioRisk] = {
@@ -155,11 +152,9 @@ TARGETS: dict[str, RatioRisk] = {
     "missed_referable": RatioRisk("referable images missed", False, _COUNTED["missed"], lambda cases: cases.label),
     "severe_sensitivity": RatioRisk("sensitivity for grade 3-4", True, _COUNTED["missed severe"], _severe),
     "missed_severe": RatioRisk("severe images missed", False, _COUNTED["missed severe"], _severe),
-    "specificity": RatioRisk("specificity with expert", True, _COUNTED["false alarm"], lambda cases: ~cases.label),
+    "specificity": RatioRisk("specificity with expert", True, _COUNTED["alarm"], lambda cases: ~cases.label),
     "npv": RatioRisk("NPV of the retained", True, _COUNTED["missed"], lambda cases: ~cases.positive, den_retained=True),
-    "ppv": RatioRisk(
-        "PPV of the retained", True, _COUNTED["false alarm"], lambda cases: cases.positive, den_retained=True
-    ),
+    "ppv": RatioRisk("PPV of the retained", True, _COUNTED["alarm"], lambda cases: cases.positive, den_retained=True),
     "referral_rate": RatioRisk("share read by the expert", False, _COUNTED["all"], _COUNTED["all"], of_referred=True),
 }
 ALIASES = {"workload": "referral_rate", "error": "selective_risk"}
