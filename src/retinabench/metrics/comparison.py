@@ -213,10 +213,8 @@ def compare(
     aligned = align(files)
     names = _two_names(*models)
     labels = names if len(files) == 2 else [shown(file.source or f"file {k}") for k, file in enumerate(files)]
-    notes, seeds = (
-        notes_on(aligned, labels, uncertainty, cuts),
-        [seeds_of(*one) for one in zip("ab", models, strict=True)],
-    )
+    notes = notes_on(aligned, labels, uncertainty, cuts)
+    seeds = [seeds_of(*one) for one in zip("ab", models, strict=True)]
     if len(files) > 2:
         counts = ", ".join(f"{len(model)} of {name}" for name, model in zip(names, models, strict=True))
         paired = "paired, since both have the same" if set(seeds[0]) == set(seeds[1]) else "independent"
