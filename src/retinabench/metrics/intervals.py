@@ -307,9 +307,7 @@ class Scaled:
     low: float = -math.inf  # the least value of the score
     high: float = math.inf
     of: Of = "patients"  # whose number, less one, are the degrees of freedom; see `patients_of`
-    pseudo: float = (
-        0.0  # the squared error grows by this much of 1 / patients^2: a pseudo-patient with a loss of -1 or 1
-    )
+    pseudo: float = 0.0  # of 1 / patients^2 is added to the squared error: a pseudo-patient with a loss of -1 or 1
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:

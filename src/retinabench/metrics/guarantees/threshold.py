@@ -315,9 +315,8 @@ def validation_and_test(predictions: Predictions, *, certifying: bool) -> dict[s
         raise InputError("holds no image of the test split", file=predictions.source, hint=hint)
     for name, part in {"validation": validation, **tests}.items() if certifying else ():
         if part.patient_id is None and (eyes := eyes_of_one(part.image_id.tolist())) is not None:
-            problem = (
-                f"is missing, and '{eyes[0]}' and '{eyes[1]}' look like the eyes of one patient, which fail together"
-            )
+            names = f"'{eyes[0]}' and '{eyes[1]}'"
+            problem = f"is missing, and {names} look like the eyes of one patient, which fail together"
             hint = "Add the patient of every image, or rename the images if each is of another patient."
             raise InputError(problem, file=predictions.source, column="patient_id", hint=hint)
         if part.patient_id is not None:
