@@ -160,8 +160,8 @@ def test_the_package_keeps_its_shape(check):
 
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
-    "cli": 2_906, "concepts": 5_650, "core": 1_673, "data": 6_562, "experiments": 7_169, "fidelity": 8_034, "inspection": 1_209,
-    "integrations": 730, "methods": 7_683, "metrics": 12_877, "models": 2_834, "predictions": 2_869, "reports": 8_197,
+    "cli": 2_906, "concepts": 5_650, "core": 1_669, "data": 6_562, "experiments": 7_169, "fidelity": 8_034, "inspection": 1_209,
+    "integrations": 730, "methods": 7_683, "metrics": 12_233, "models": 2_834, "predictions": 2_869, "reports": 8_197,
 }  # fmt: skip
 TESTS, TOOLS = 40_000, 8_071
 

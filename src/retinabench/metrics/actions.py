@@ -30,11 +30,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from retinabench.core.errors import InputError, csv_text
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.decisions import ABOVE_HALF, UNCERTAINTIES, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.guarantees.goals import Goal, Per
-from retinabench.metrics.weighted_images import is_positive
+from retinabench.metrics.weighted_images import Bools, Floats, is_positive
 from retinabench.predictions.check import Check, own_patients
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows

@@ -21,10 +21,9 @@ from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.intervals import FEWEST_ERRORS, FEWEST_WRONG, patients_of, scaled_interval
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion
-from retinabench.metrics.weighted_images import EPS, Cases, Weighted, cluster_codes, stacked
+from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Weighted, cluster_codes, stacked
 
 Of = Literal["top_label", "positive_class"]
 BINS, BRIER_BINS, CURVE_BINS = 15, 10, 10

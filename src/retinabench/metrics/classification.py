@@ -27,8 +27,7 @@ from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.weighted_images import SLACK, Cases, Weighted, ratio
+from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Weighted, ratio
 
 EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 to 4, counted in the label file
 

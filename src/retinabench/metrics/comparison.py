@@ -19,7 +19,6 @@ import numpy as np
 from retinabench.core.errors import InputError, shown
 from retinabench.core.results import Document, IntervalRow, Row, Tabular, draw_intervals
 from retinabench.core.seeds import numpy_generator
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.decisions import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.image_sets import PLOTTED, SET_LABELS, SETS, check_known
 from retinabench.metrics.intervals import holm, min_p
@@ -28,7 +27,7 @@ from retinabench.metrics.proportions import Interval
 from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold
-from retinabench.metrics.weighted_images import check_level, percentile_interval
+from retinabench.metrics.weighted_images import Floats, check_level, percentile_interval
 from retinabench.predictions.table import Predictions, Subsets, align, seeds_of
 
 if TYPE_CHECKING:

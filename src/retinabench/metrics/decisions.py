@@ -39,9 +39,8 @@ from scipy.special import xlog1py, xlogy
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, number_text
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.proportions import binary, finite_or_none
-from retinabench.metrics.weighted_images import EPS, RankedImages, cluster_codes, is_positive
+from retinabench.metrics.weighted_images import EPS, Bools, Floats, RankedImages, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 
 DIGITS = 12

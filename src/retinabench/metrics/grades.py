@@ -27,11 +27,10 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document
 from retinabench.metrics import intervals, weighted_images
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import Cases, Index, Weighted
+from retinabench.metrics.weighted_images import Bools, Cases, Floats, Index, Weighted
 from retinabench.predictions.columns import GRADES
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE

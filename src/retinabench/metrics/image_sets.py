@@ -37,7 +37,6 @@ from retinabench.core.results import (
     json_content,
     vars_of,
 )
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.calibration import SetCalibration
 from retinabench.metrics.classification import balanced_weight
 from retinabench.metrics.decisions import ABOVE_HALF, FrozenThreshold
@@ -45,7 +44,7 @@ from retinabench.metrics.grades import GradeScores
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.referral_curves import coarse_auprc_area
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import Cases, Index, Weighted, cluster_bootstrap, cluster_codes
+from retinabench.metrics.weighted_images import Cases, Floats, Index, Weighted, cluster_bootstrap, cluster_codes
 from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:

@@ -19,9 +19,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.proportions import binary, clopper_pearson, clustered_proportion
-from retinabench.metrics.weighted_images import EPS, MAX_UNDEFINED, Weighted, cluster_codes, percentile_interval
+from retinabench.metrics.weighted_images import (
+    EPS,
+    MAX_UNDEFINED,
+    Bools,
+    Floats,
+    Weighted,
+    cluster_codes,
+    percentile_interval,
+)
 
 Bounds = tuple[float, float]
 Moments = tuple[float, float]  # mean and mean square of what a pseudo-patient adds to a loss

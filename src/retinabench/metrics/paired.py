@@ -39,7 +39,6 @@ from scipy.special import stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.decisions import FrozenThreshold, referral_uncertainty
 from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, check_known, image_sets, replicates_of
 from retinabench.metrics.intervals import (
@@ -58,7 +57,7 @@ from retinabench.metrics.intervals import (
     t_test,
 )
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.weighted_images import Weighted, in_steps
+from retinabench.metrics.weighted_images import Bools, Floats, Weighted, in_steps
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions, Subsets, notes_of_files
 

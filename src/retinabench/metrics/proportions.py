@@ -23,8 +23,7 @@ from scipy import special
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
-from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.weighted_images import cluster_codes
+from retinabench.metrics.weighted_images import Bools, Floats, cluster_codes
 
 # Weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient.
 PRIOR_PATIENTS = 2.0

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import Roc
 from retinabench.metrics.image_sets import REFERRED, SetScores
 from retinabench.metrics.referral_curves import Curve
 from retinabench.metrics.registry import ScoreValue
+from retinabench.metrics.weighted_images import Bools, Floats
 from retinabench.predictions.table import Predictions
 
 Index = NDArray[np.intp]

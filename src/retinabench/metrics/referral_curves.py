@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import BLUE, Row, Tabular, axes_or_new
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import precision
 from retinabench.metrics.ordered_pairs import Pairs
-from retinabench.metrics.weighted_images import SLACK, Cases, Index, Points, Weighted, harmonic, ratio
+from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Index, Points, Weighted, harmonic, ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

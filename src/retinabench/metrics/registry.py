@@ -19,9 +19,8 @@ import numpy as np
 
 from retinabench.core.registry import Registry
 from retinabench.metrics import calibration, classification, intervals, referral_curves
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.proportions import Interval
-from retinabench.metrics.weighted_images import Weighted
+from retinabench.metrics.weighted_images import Floats, Weighted
 
 Direction = Literal["higher", "lower", ""]
 Needs = Literal["", "classes", "retained", "positives", "negatives", "errors", "domains"]

@@ -21,13 +21,12 @@ from scipy.special import ndtri
 
 from retinabench.core.results import Document
 from retinabench.core.seeds import numpy_generator
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import RC_GRID, accuracy_at, rc_area
 from retinabench.metrics.decisions import compared_uncertainties, referral_uncertainty
 from retinabench.metrics.intervals import holm
 from retinabench.metrics.paired import LEVEL, Aggregate, Methods, PairTest, aggregate, paired_sets
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.weighted_images import Cases, Weighted
+from retinabench.metrics.weighted_images import Cases, Floats, Weighted
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
 

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of, set_calibration
 from retinabench.metrics.classification import (
     accuracy_of,
@@ -44,6 +43,7 @@ from retinabench.metrics.weighted_images import (
     EPS,
     MANY,
     Cases,
+    Floats,
     Weighted,
     check_level,
     check_seed,

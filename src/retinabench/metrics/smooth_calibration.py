@@ -20,10 +20,9 @@ import numpy as np
 from scipy.special import expit, logit, stdtrit
 
 from retinabench.core.results import Document
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.calibration import logistic_covariance, logistic_curvature, logistic_fit
 from retinabench.metrics.intervals import patients_of
-from retinabench.metrics.weighted_images import EPS, Weighted
+from retinabench.metrics.weighted_images import EPS, Floats, Weighted
 
 KNOTS = (0.05, 0.35, 0.65, 0.95)
 FEWEST_DEGREES = 11  # patients with a wrong call less the four terms of the curve

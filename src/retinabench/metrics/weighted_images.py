@@ -43,9 +43,10 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from retinabench.core.errors import Advance, InputError
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.predictions.check import numbered
 
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 Index = NDArray[np.integer[Any]]
 Built = TypeVar("Built")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.results import Document
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.screening_table import (
     Screened,
     images_by_severity,
@@ -23,7 +22,7 @@ from retinabench.metrics.clinical.screening_table import (
 )
 from retinabench.metrics.decisions import margin
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
-from retinabench.metrics.weighted_images import RankedImages, cluster_codes
+from retinabench.metrics.weighted_images import Bools, Floats, RankedImages, cluster_codes
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
 

@@ -22,11 +22,10 @@ from scipy.special import expit, log_expit, logit, ndtri
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document, JsonObject, json_content, number_text
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.readers import PREFIX
 from retinabench.metrics.intervals import HALF, auroc_error, loss_interval
 from retinabench.metrics.proportions import Interval, clustered_proportion, difference_of
-from retinabench.metrics.weighted_images import cluster_codes
+from retinabench.metrics.weighted_images import Bools, Floats, cluster_codes
 from retinabench.predictions.table import Predictions
 
 MOST_GROUPS = 20  # A text column with more values than this is no subgroup.

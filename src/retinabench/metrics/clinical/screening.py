@@ -22,7 +22,6 @@ from retinabench.core.results import (
     vars_of,
 )
 from retinabench.metrics.actions import gradable
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
@@ -67,7 +66,7 @@ from retinabench.metrics.image_sets import SET_LABELS, inversion_notes
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_proportion, finite_or_none
 from retinabench.metrics.smooth_calibration import SmoothCalibration, smooth_calibration
-from retinabench.metrics.weighted_images import Cases, cluster_codes, is_positive
+from retinabench.metrics.weighted_images import Bools, Cases, Floats, cluster_codes, is_positive
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions
 

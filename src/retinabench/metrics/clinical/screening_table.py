@@ -29,7 +29,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, vars_of
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.decisions import FrozenThreshold, ReferralRule, referral_rules, referral_uncertainty
@@ -41,7 +40,7 @@ from retinabench.metrics.proportions import (
     share_of_two,
     shares_with_ends,
 )
-from retinabench.metrics.weighted_images import cluster_codes, is_positive
+from retinabench.metrics.weighted_images import Bools, Floats, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
 

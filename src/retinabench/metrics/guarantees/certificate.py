@@ -63,12 +63,11 @@ from scipy import special
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.sequence import SHARE, GoalSequence, certified
 from retinabench.metrics.intervals import holm
 from retinabench.metrics.proportions import effective_images
-from retinabench.metrics.weighted_images import cluster_codes
+from retinabench.metrics.weighted_images import Floats, cluster_codes
 
 Verdict = Literal["broken", "holds", "not refuted"]
 LEVEL = 0.05

@@ -42,8 +42,8 @@ from scipy import special
 from scipy.special import ndtr, ndtri
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
+from retinabench.metrics.weighted_images import Floats
 
 ORDERS = (8, 32)  # fewest and most orders; with many patients, one order hardly differs from another
 PATIENT_ORDERS = 64_000

@@ -26,24 +26,23 @@ import numpy as np
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, Row
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
 from retinabench.metrics.guarantees.goals import Goal, Per, ReferralCases, as_goals, ratio_interval
-from retinabench.metrics.guarantees.threshold import (
+from retinabench.metrics.guarantees.transfer import (
     FrozenOnSets,
     Realised,
+    Transfer,
     meeting,
     notes_on,
     of_file,
     on_sets,
     validation_and_test,
 )
-from retinabench.metrics.guarantees.transfer import Transfer
 from retinabench.metrics.proportions import Interval, finite_or_none
-from retinabench.metrics.weighted_images import check_draws
+from retinabench.metrics.weighted_images import Floats, check_draws
 from retinabench.predictions.table import Predictions
 
 Side = Literal["negative", "positive"]
@@ -157,7 +156,7 @@ class Triage(FrozenOnSets):
     """Three zones from validation, what they do to the test sets, and whether their guarantees hold there.
 
     Args:
-        per: The estimand of everything that is chosen, certified and reported, one of `risks.PER`.
+        per: The estimand of everything that is chosen, certified and reported, one of `goals.PER`.
         delta: Probability of a wrong certificate, of both zones together; None: plain choice.
         zones: `negative` and `positive`, as far as they have goals.
         plain_read: Share of the validation images that the expert reads at the plain choice.

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.files import check
 from retinabench.metrics import classification
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.decisions import binary_entropy, compared_uncertainties, referral_uncertainty
 from retinabench.metrics.image_sets import Scores, kept_columns
@@ -28,7 +27,9 @@ from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
 from retinabench.metrics.rejection import Rejections, compare_uncertainties
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
 from retinabench.metrics.weighted_images import (
+    Bools,
     Cases,
+    Floats,
     Statistic,
     Weighted,
     cluster_bootstrap,
