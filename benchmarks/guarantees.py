@@ -29,7 +29,7 @@ from retinabench.metrics.guarantees import sequence
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.goals import Goal, Per, ReferralCases, weights
 from retinabench.metrics.guarantees.sequence import SHARE
-from retinabench.metrics.guarantees.threshold import choose_threshold, meeting
+from retinabench.metrics.guarantees.transfer import choose_threshold, meeting
 from retinabench.metrics.guarantees.triage import certified_ends, plain_ends, zone_cases, zone_certificates, zone_goals
 
 DELTA = 0.1

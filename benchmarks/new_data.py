@@ -15,7 +15,7 @@ from toolkit import parse
 from retinabench.metrics.follow_up import conformal_p_values, drift_log_wealth, first_alarm, log_wealth, onset
 from retinabench.metrics.guarantees.certificate import LabelledRisk, judge
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
-from retinabench.metrics.guarantees.threshold import resemblance
+from retinabench.metrics.guarantees.transfer import resemblance
 
 LEVEL, RETAINED = 0.05, 0.2
 FIRST = LEVEL / 2  # the share of the level that the first visits have; the v-th have LEVEL / (v (v + 1))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import sensitivity_of, specificity_of
-from retinabench.metrics.weighted_images import Weighted
+from retinabench.metrics.weighted_images import Floats, Weighted
 
 
 def balanced_accuracy_of(w: Weighted) -> Floats:

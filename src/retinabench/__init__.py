@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from retinabench.metrics.decisions import by_patient
     from retinabench.metrics.grades import grade_sets
     from retinabench.metrics.guarantees.goals import Per
-    from retinabench.metrics.guarantees.threshold import Realised
-    from retinabench.metrics.guarantees.transfer import Transfer, transfer
+    from retinabench.metrics.guarantees.transfer import Realised, Transfer, transfer
     from retinabench.metrics.guarantees.triage import Triage, triage
     from retinabench.metrics.image_sets import Scores, SetScores
     from retinabench.metrics.monitoring import monitor
@@ -63,8 +62,7 @@ _NAMES = {
     "metrics.decisions": ("by_patient",),
     "metrics.grades": ("grade_sets",),
     "metrics.guarantees.goals": ("Per",),
-    "metrics.guarantees.threshold": ("Realised",),
-    "metrics.guarantees.transfer": ("Transfer", "transfer"),
+    "metrics.guarantees.transfer": ("Realised", "Transfer", "transfer"),
     "metrics.guarantees.triage": ("Triage", "triage"),
     "metrics.image_sets": ("Scores", "SetScores"),
     "metrics.monitoring": ("monitor",),

@@ -14,8 +14,7 @@ from sklearn.preprocessing import StandardScaler
 import retinabench as rb
 from retinabench.data.synthetic.fundus import draw
 from retinabench.metrics.decisions import referral_uncertainty
-from retinabench.metrics.guarantees.threshold import resemblance
-from retinabench.metrics.guarantees.transfer import transfer
+from retinabench.metrics.guarantees.transfer import resemblance, transfer
 from retinabench.predictions.table import concatenate
 
 pytestmark = pytest.mark.slow

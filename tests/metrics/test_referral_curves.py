@@ -64,7 +64,7 @@ def test_auroc_of_a_large_balanced_set(uncertainty):
         at = weighted.locate(np.array([mass]))
         assert at.fraction[0] == 1
         truth = metrics.roc_auc_score(y[kept], p[kept], sample_weight=w[kept])
-        total, _ = cases.index(Pairs).cumulate(weighted.weight)
+        total, _ = cases.derived(Pairs).cumulate(weighted.weight)
         here = total[at.block[0] + 1] / (w[kept] @ (y[kept] == 1) * (w[kept] @ (y[kept] == 0)))
         assert here == pytest.approx(truth, abs=1e-12)
     assert len(value) == round(w.sum())

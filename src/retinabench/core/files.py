@@ -417,10 +417,7 @@ def _abandoned(handle: IO[bytes]) -> bool:
     return time.time() - os.fstat(handle.fileno()).st_mtime > OLD
 
 
-@functools.cache
-def _sweep_once(folder: Path) -> None:
-    """Sweep a folder before the first write of this process into it: listing it may take long."""
-    sweep(folder)
+_sweep_once = functools.cache(sweep)  # before the first write of this process into a folder: listing it may take long
 
 
 def explain(error: OSError, path: Path) -> InputError | WorkError:

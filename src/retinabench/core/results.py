@@ -168,8 +168,7 @@ def axes_or_new(axes: Axes | None, height: float = 3.2) -> Axes:
     return pyplot.subplots(figsize=(6.4, height), layout="constrained")[1]
 
 
-LONG = 12
-"""Rows above which the numbers of an axis are repeated at its top."""
+LONG = 12  # Rows above which the numbers of an axis are repeated at its top.
 
 
 def draw_intervals(rows: Sequence[IntervalRow], axes: Axes | None, *, label: str = "", zero: bool = False) -> Axes:

@@ -30,10 +30,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from retinabench.core.errors import InputError, csv_text
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.decisions import ABOVE_HALF, UNCERTAINTIES, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.guarantees.goals import Goal, Per
+from retinabench.metrics.weighted_images import Bools, Floats, is_positive
 from retinabench.predictions.check import Check, own_patients
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows
@@ -85,21 +85,12 @@ class ActionList:
     def to_csv(self) -> bytes:
         """Return one row per image with `COLUMNS`, as UTF-8 text; numbers read back bit by bit."""
         one = self.images
-        n = len(one)
-        columns = (
-            range(1, n + 1),
-            one.image_id.tolist(),
-            [""] * n if one.patient_id is None else one.patient_id.tolist(),
-            one.domain.tolist(),
-            one.prob.tolist(),
-            self.uncertainty.tolist(),
-            self.call.tolist(),
-            ["yes" if yes else "no" for yes in gradable(one)],
-            [""] * n if self.read is None else ["yes" if yes else "no" for yes in self.read],
-            self.actions.tolist(),
-            self.patient_actions.tolist(),
-        )
-        return csv_text([COLUMNS, *zip(*columns, strict=True)]).encode()
+        unknown = np.full(len(one), "")
+        patient = unknown if one.patient_id is None else one.patient_id
+        good, read = (unknown if of is None else np.where(of, "yes", "no") for of in (gradable(one), self.read))
+        of_image = one.image_id, patient, one.domain, one.prob, self.uncertainty, self.call, good, read
+        columns = (column.tolist() for column in (*of_image, self.actions, self.patient_actions))
+        return csv_text([COLUMNS, *zip(range(1, len(one) + 1), *columns, strict=True)]).encode()
 
 
 def listed(images: Predictions, uncertainty: Floats, call: Names, read: Bools | None) -> ActionList:
@@ -113,8 +104,7 @@ def gradable(images: Predictions) -> Bools:
 
 
 def called(prob: Floats, decision: FrozenThreshold) -> Names:
-    above = prob > 0.5 if decision.is_default else prob >= decision.value
-    return np.where(above, "referable", "not referable")
+    return np.where(is_positive(prob, decision.value), "referable", "not referable")
 
 
 def referral_list(
@@ -238,12 +228,8 @@ def refuse_refuted(rule: FrozenRule, file: str | Path | None) -> None:
 def read_rule(path: Path) -> FrozenRule:
     found = read_checked(path, lambda content: validated(content).rule(), HINT, named=True)
     if found is None:
-        problem = (
-            "holds no threshold: no goal was met, or the certificate was refused"
-            if path.is_file()
-            else "does not exist"
-        )
-        raise InputError(problem, file=path, hint=HINT)
+        problem = "holds no threshold: no goal was met, or the certificate was refused"
+        raise InputError(problem if path.is_file() else "does not exist", file=path, hint=HINT)
     return found
 
 
@@ -352,8 +338,4 @@ class _Within(_Part):
         )  # fmt: skip
 
 
-_KINDS: dict[str, type[_Referral] | type[_Zones] | type[_Within]] = {
-    "transfer": _Referral,
-    "triage": _Zones,
-    "within": _Within,
-}
+_KINDS: dict[str, type[_Referral | _Zones | _Within]] = {"transfer": _Referral, "triage": _Zones, "within": _Within}

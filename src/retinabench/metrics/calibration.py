@@ -10,9 +10,8 @@ A calibration error of finitely many images is above 0 even for a perfectly cali
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -22,10 +21,9 @@ from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.intervals import FEWEST_ERRORS, FEWEST_WRONG, patients_of, scaled_interval
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion
-from retinabench.metrics.weighted_images import EPS, Cases, Weighted, cluster_codes, stacked
+from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Weighted, cluster_codes, stacked
 
 Of = Literal["top_label", "positive_class"]
 BINS, BRIER_BINS, CURVE_BINS = 15, 10, 10
@@ -89,7 +87,7 @@ def ece_top_label_of(w: Weighted) -> Floats:
     References:
         Guo et al., On calibration of modern neural networks, ICML (2017).
     """
-    return _expected_error(w, w.cases.index(_GAPS["top_label"]))
+    return _expected_error(w, w.cases.derived(_gaps, "top_label"))
 
 
 def ece_positive_class_of(w: Weighted) -> Floats:
@@ -99,7 +97,7 @@ def ece_positive_class_of(w: Weighted) -> Floats:
         Naeini, Cooper and Hauskrecht, Obtaining well calibrated probabilities using Bayesian binning, AAAI (2015).
         Guo et al., On calibration of modern neural networks, ICML (2017).
     """
-    return _expected_error(w, w.cases.index(_GAPS["positive_class"]))
+    return _expected_error(w, w.cases.derived(_gaps, "positive_class"))
 
 
 def _expected_error(w: Weighted, gaps: sparse.csr_array) -> Floats:
@@ -113,9 +111,6 @@ def _gaps(cases: Cases, of: Of) -> sparse.csr_array:
     forecast, observed = judged(cases, of)
     places = bin_numbers(forecast, BINS), np.arange(len(cases))
     return sparse.csr_array((observed - forecast, places), shape=(BINS, len(cases)))
-
-
-_GAPS = {of: partial(_gaps, of=of) for of in get_args(Of)}
 
 
 @dataclass(frozen=True)
@@ -193,9 +188,6 @@ class _PatientSums:
         return products / np.outer(self.total, self.total)
 
 
-_SUMS = {of: partial(_PatientSums, of=of) for of in get_args(Of)}
-
-
 def calibration_error_of(w: Weighted, of: Of = "positive_class") -> float:
     """Return the debiased root mean square gap between what is observed and forecast, over 15 bins of equal width.
 
@@ -204,7 +196,7 @@ def calibration_error_of(w: Weighted, of: Of = "positive_class") -> float:
     References:
         Kumar, Liang and Ma, Verified uncertainty calibration, NeurIPS 2019, whose debiased estimator takes images as independent.
     """
-    sums = w.derived(_SUMS[of])
+    sums = w.derived(_PatientSums, of)
     return float(np.sqrt(max(sums.square, 0.0))) if sums.known.any() else float("nan")
 
 
@@ -216,7 +208,7 @@ def calibration_error_interval(w: Weighted, level: float = 0.95, *, of: Of = "po
     error lies between the (1-level)/2 and (1+level)/2 quantiles. It holds 0 exactly where a calibrated model could
     have shown as much. Few patients with a wrong prediction decide the error, and it has no interval where fewer than `FEWEST_WRONG` have one, or a right one.
     """
-    sums = w.derived(_SUMS[of])
+    sums = w.derived(_PatientSums, of)
     if not sums.known.any() or patients_of(w, "errors") < FEWEST_WRONG:
         return float("nan"), float("nan")
     square, share, gap = sums.square, sums.share, sums.gap
@@ -259,13 +251,31 @@ def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of
 
     Returns mean, low and high end of the band at `LEVEL`, by what is forecast.
     """
-    meanings: tuple[Of, ...] = get_args(Of)
-    draws = _NullDraws(w, meanings, seed)
-    errors = stacked(lambda numbers: np.array([draws.errors(k) for k in numbers]), replicates, len(w.weight))
+    forecasts = {of: _Forecast(w, of) for of in get_args(Of)}
+    n, patient, counted = len(w.weight), w.cases.patient, bool((w.weight == 1).all())
+    patients, shared = int(patient.max()) + 1, any(one.common > 0 for one in forecasts.values())
+
+    def errors_of(number: int) -> list[float]:
+        rng = np.random.default_rng([seed, number])
+        own = rng.standard_normal(n, np.float32)
+        common = rng.standard_normal(patients, np.float32) if shared else own[:1]
+        happened: dict[Of, Any] = {of: 0 if counted else np.empty(n) for of in forecasts}
+        for start in range(0, n, BLOCK):
+            part = slice(start, start + BLOCK)
+            of_patient = common[patient[part]] if shared else own[part]
+            for of, one in forecasts.items():
+                hit = one.happens(own[part], of_patient, part)
+                if counted:  # counts are exact in every order; those of the rarer case take less time
+                    happened[of] += np.bincount(one.number[part][hit == one.rare], minlength=BINS)
+                else:
+                    happened[of][part] = w.weight[part] * hit
+        return [one.error(happened[of], counted=counted) for of, one in forecasts.items()]
+
+    errors = stacked(lambda numbers: np.array([errors_of(k) for k in numbers]), replicates, n)
     ends = np.quantile(errors, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return {
         of: (float(np.mean(column)), float(low), float(high))
-        for of, column, low, high in zip(meanings, errors.T, *ends, strict=True)
+        for of, column, low, high in zip(forecasts, errors.T, *ends, strict=True)
     }
 
 
@@ -292,42 +302,10 @@ class _Forecast:
             latent += self.common * common
         return np.asarray(latent < self.cut[part])
 
-
-class _NullDraws:
-    """Draws of what happens to the images of a calibrated model, and the ECE of each, by one or both meanings."""
-
-    def __init__(self, w: Weighted, meanings: Sequence[Of], seed: int) -> None:
-        self.forecasts = [_Forecast(w, of) for of in meanings]
-        self.weight, self.patient = w.weight, w.cases.patient
-        self.counted = bool((w.weight == 1).all())
-        self.patients, self.seed = int(self.patient.max()) + 1, seed
-        self.shared = any(forecast.common > 0 for forecast in self.forecasts)
-
-    def errors(self, number: int) -> list[float]:
-        rng, n = np.random.default_rng([self.seed, number]), len(self.weight)
-        own = rng.standard_normal(n, np.float32)
-        common = rng.standard_normal(self.patients, np.float32) if self.shared else own[:1]
-        happened: list[Any] = [0 if self.counted else np.empty(n) for _ in self.forecasts]
-        for start in range(0, n, BLOCK):
-            part = slice(start, start + BLOCK)
-            of_patient = common[self.patient[part]] if self.shared else own[part]
-            for place, forecast in enumerate(self.forecasts):
-                hit = forecast.happens(own[part], of_patient, part)
-                if self.counted:  # counts are exact in every order; those of the rarer case take less time
-                    counted = hit if forecast.rare else ~hit
-                    happened[place] += np.bincount(forecast.number[part][counted], minlength=BINS)
-                else:
-                    happened[place][part] = self.weight[part] * hit
-        errors = []
-        for forecast, sums in zip(self.forecasts, happened, strict=True):
-            if not self.counted:
-                observed = forecast.sums(sums)
-            elif forecast.rare:
-                observed = sums
-            else:
-                observed = forecast.mass - sums
-            errors.append(Bins.of_sums(forecast.mass, forecast.expected, observed).expected_error())
-        return errors
+    def error(self, happened: Floats, *, counted: bool) -> float:
+        """The ECE where this happens: to each image (N,), or `counted` in each bin, or its opposite if that is rarer."""
+        observed = (happened if self.rare else self.mass - happened) if counted else self.sums(happened)
+        return Bins.of_sums(self.mass, self.expected, observed).expected_error()
 
 
 def shared_residual(w: Weighted, of: Of = "positive_class") -> float:
@@ -367,20 +345,16 @@ class CalibrationLine:
 
 def calibration_line_of(w: Weighted) -> CalibrationLine:
     """Fit the calibration line by maximum likelihood; p is clipped to [1e-15, 1 - 1e-15]."""
-    return w.derived(_line)
-
-
-def _logits(w: Weighted) -> tuple[Floats, Floats]:
-    x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
-    return x, np.ones((len(x), 1))
-
-
-def _line(w: Weighted) -> CalibrationLine:
     x, one = _logits(w)
     intercept, slope = logistic_fit(w, np.column_stack([one, x]), 0.0)
     (large,) = logistic_fit(w, one, x)
     expected = float(w.weight @ w.cases.prob)
     return CalibrationLine(intercept, slope, large, float(w.positives) / expected if expected > 0 else np.nan)
+
+
+def _logits(w: Weighted) -> tuple[Floats, Floats]:
+    x = np.asarray(logit(np.clip(w.cases.prob, EPS, 1 - EPS)), np.float64)
+    return x, np.ones((len(x), 1))
 
 
 def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, Interval]:
@@ -395,7 +369,7 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, Interval]:
     References:
         Liang and Zeger, Longitudinal data analysis using generalized linear models, Biometrika 73:13 (1986).
     """
-    line, cases = calibration_line_of(w), w.cases
+    line, cases = w.derived(calibration_line_of), w.cases
     x, one = _logits(w)
     patients = patients_of(w)
     errors = _sandwich(w, np.column_stack([one, x]), np.array([line.intercept, line.slope]), 0 * x)
@@ -423,12 +397,17 @@ def _sandwich(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floa
 def logistic_covariance(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floats:
     """(K, K) sandwich covariance of the coefficients of a logistic fit, clustered by patient."""
     patients = patients_of(w)
-    mean = np.asarray(expit(offset + design @ beta), np.float64)
-    curvature = (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
+    mean, curvature = logistic_curvature(w, design, beta, offset)
     scores = design * (w.weight * (w.cases.label - mean))[:, None]
     by_patient = np.stack([np.bincount(w.cases.patient, column) for column in scores.T], axis=1)
     bread = np.linalg.pinv(curvature)
     return np.asarray(patients / (patients - 1) * bread @ by_patient.T @ by_patient @ bread, np.float64)
+
+
+def logistic_curvature(w: Weighted, design: Floats, beta: Floats, offset: Floats | float) -> tuple[Floats, Floats]:
+    """(N,) mean of a logistic model, and (K, K) the curvature of its likelihood."""
+    mean = np.asarray(expit(offset + design @ beta), np.float64)
+    return mean, (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
 
 
 def logistic_fit(w: Weighted, design: Floats, offset: Floats | float) -> tuple[float, ...]:
@@ -446,9 +425,8 @@ def logistic_fit(w: Weighted, design: Floats, offset: Floats | float) -> tuple[f
 
     now = loss(beta)
     for _ in range(ROUNDS):
-        mean = np.asarray(expit(offset + design @ beta), np.float64)
+        mean, curvature = logistic_curvature(w, design, beta, offset)
         gradient = design.T @ (w.weight * (y - mean))
-        curvature = (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
         try:
             step = np.linalg.solve(curvature, gradient)
         except np.linalg.LinAlgError:
@@ -506,19 +484,12 @@ class SetCalibration(Document):
 
 def set_calibration(w: Weighted, seed: int, level: float) -> SetCalibration:
     """Return the calibration line, the parts of the Brier score, and calibration errors with those of a calibrated model, whose outcomes `seed` draws."""
-    bands = null_bands_of(w, replicates=NULL_DRAWS, seed=seed)
-
-    def error(of: Of) -> Interval:
-        return Interval(calibration_error_of(w, of), *calibration_error_interval(w, level, of=of))
-
-    return SetCalibration(
-        **{f"line_{name}": interval for name, interval in line_intervals_of(w, level).items()},
-        brier=murphy_of(w),
-        null_ece_top_label=Interval(*bands["top_label"]),
-        calibration_error_top_label=error("top_label"),
-        null_ece_positive_class=Interval(*bands["positive_class"]),
-        calibration_error_positive_class=error("positive_class"),
-    )
+    found = {f"line_{name}": interval for name, interval in line_intervals_of(w, level).items()}
+    for of, band in null_bands_of(w, replicates=NULL_DRAWS, seed=seed).items():
+        found[f"null_ece_{of}"] = Interval(*band)
+        ends = calibration_error_interval(w, level, of=of)
+        found[f"calibration_error_{of}"] = Interval(calibration_error_of(w, of), *ends)
+    return SetCalibration(brier=murphy_of(w), **found)
 
 
 @dataclass(frozen=True)
@@ -560,9 +531,5 @@ def _curve(y: Bools, p: Floats, codes: NDArray[np.intp]) -> tuple[CurvePoint, ..
     order = np.sort(p)
     edges = np.unique(order[np.linspace(0, len(p) - 1, CURVE_BINS + 1).round().astype(int)[1:-1]])
     number = np.searchsorted(edges, p, side="left")
-    points = []
-    for k in np.unique(number):
-        held = number == k
-        observed = clustered_proportion(y, held, codes)
-        points.append(CurvePoint(float(p[held].mean()), observed, int(held.sum())))
-    return tuple(points)
+    groups = [number == k for k in np.unique(number)]
+    return tuple(CurvePoint(float(p[g].mean()), clustered_proportion(y, g, codes), int(g.sum())) for g in groups)

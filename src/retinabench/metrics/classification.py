@@ -20,17 +20,14 @@ Brown, Talbert and Talbert (RC-Index).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.weighted_images import SLACK, Cases, Weighted, ratio
+from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Weighted, ratio
 
 EYEPACS_TEST = np.array([31_403, 3_042, 6_282, 977, 966]) / 42_670  # grades 0 to 4, counted in the label file
 
@@ -200,12 +197,11 @@ def precision(hit: Floats, called: Floats) -> Floats:
 
 def _shifted_mass(w: Weighted) -> Floats:
     """(..., B+1) mass of shifted images in the blocks before; 0 outside joint sets."""
-    return np.zeros_like(w.mass) if w.cases.shifted is None else w.block_sums(w.weight * w.cases.shifted)
+    return w.block_sums(w.weight * w.cases.shifted)
 
 
 def ranked_domains(w: Weighted) -> tuple[Floats, Floats, Floats]:
-    shifted = np.zeros(len(w.cases), bool) if w.cases.shifted is None else w.cases.shifted
-    return w.cases.uncertainty, w.weight * shifted, w.weight * ~shifted
+    return w.cases.uncertainty, w.weight * w.cases.shifted, w.weight * ~w.cases.shifted
 
 
 @dataclass(frozen=True)
@@ -451,19 +447,9 @@ def referred_values(w: Weighted, referred: float = 0.5) -> Floats:
     overall = 1 - w.wrong_mass[..., -1] / w.total
     perfect = np.minimum(1.0, overall * w.count / np.maximum(number, 1))
     missed = np.where(positives > 0, (1 - sensitivity) * positives, 0.0)
-    values = np.stack(
-        [
-            accuracy,
-            accuracy - overall,
-            ratio(accuracy - overall, perfect - overall),
-            perfect,
-            sensitivity,
-            ratio(passed, retained(w.mass) - positives),
-            ratio(positives, kept),
-            ratio(missed, w.positives),
-        ],
-        axis=-1,
-    )
+    closed, specificity = ratio(accuracy - overall, perfect - overall), ratio(passed, retained(w.mass) - positives)
+    shares = ratio(positives, kept), ratio(missed, w.positives)
+    values = np.stack([accuracy, accuracy - overall, closed, perfect, sensitivity, specificity, *shares], axis=-1)
     values[number == 0] = np.nan
     return values
 
@@ -475,13 +461,7 @@ def referred_value(w: Weighted, name: str, referred: float = 0.5) -> Floats:
         Filos et al., A systematic comparison of Bayesian deep learning robustness in diabetic retinopathy tasks,
         arXiv:1912.10481 (2019).
     """
-    value: Floats = w.derived(_values_at(referred))[..., referred_names(referred).index(name)]
-    return value
-
-
-@cache
-def _values_at(referred: float) -> Callable[[Weighted], Floats]:
-    return partial(referred_values, referred=referred)
+    return w.derived(referred_values, referred)[..., referred_names(referred).index(name)]
 
 
 def retained_counts(w: Weighted, success: str, of: str = "images", referred: float = 0.5) -> tuple[Floats, Floats]:

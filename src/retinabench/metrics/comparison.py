@@ -19,27 +19,15 @@ import numpy as np
 from retinabench.core.errors import InputError, shown
 from retinabench.core.results import Document, IntervalRow, Row, Tabular, draw_intervals
 from retinabench.core.seeds import numpy_generator
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.decisions import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.image_sets import PLOTTED, SET_LABELS, SETS, check_known
 from retinabench.metrics.intervals import holm, min_p
-from retinabench.metrics.paired import (
-    LEVEL,
-    Methods,
-    OnSet,
-    PairTest,
-    Side,
-    Wanted,
-    notes_on,
-    paired_sets,
-    places,
-    ranks,
-)
+from retinabench.metrics.paired import LEVEL, Methods, OnSet, Side, Wanted, notes_on, paired_sets, places, ranks
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold
-from retinabench.metrics.weighted_images import check_level, percentile_interval
+from retinabench.metrics.weighted_images import Floats, check_level, percentile_interval
 from retinabench.predictions.table import Predictions, Subsets, align, seeds_of
 
 if TYPE_CHECKING:
@@ -154,11 +142,8 @@ class Comparison(Tabular, Document):
         return iter(self.sets)
 
     def records(self) -> list[Row]:
-        return [
-            {"set": SET_LABELS[name], "score": SCORES[key].label, **vars(difference)}
-            for name, one in self.sets.items()
-            for key, difference in one.scores.items()
-        ]
+        rows = [(name, key, one) for name, compared in self.sets.items() for key, one in compared.scores.items()]
+        return [{"set": SET_LABELS[name], "score": SCORES[key].label, **vars(one)} for name, key, one in rows]
 
     def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
         check_known("score", scores, list(SCORES))
@@ -227,12 +212,17 @@ def compare(
     aligned = align(files)
     names = _two_names(*models)
     labels = names if len(files) == 2 else [shown(file.source or f"file {k}") for k, file in enumerate(files)]
-    notes = (*notes_on(aligned, labels, uncertainty, cuts), *_notes_on_seeds(names, models))
+    notes = notes_on(aligned, labels, uncertainty, cuts)
+    seeds = [seeds_of(*one) for one in zip("ab", models, strict=True)]
+    if len(files) > 2:
+        counts = ", ".join(f"{len(model)} of {name}" for name, model in zip(names, models, strict=True))
+        paired = "paired, since both have the same" if set(seeds[0]) == set(seeds[1]) else "independent"
+        notes = (*notes, f"means over seeds: {counts}; seeds are {paired}")
     rows = range(len(models[0])), range(len(models[0]), len(files))
     if rules == "published":
-        table = _published(aligned, rows, scores, sets, uncertainty, seed)
+        every = _published(aligned, rows, scores, uncertainty, seed)
+        table = {name: one for name, one in every.items() if sets is None or name in sets}
         return Comparison(*names, rules, 0, seed, level, table, (*notes, NO_INTERVALS))
-    seeds = [seeds_of(name, model) for name, model in zip("ab", models, strict=True)]
     found = {}
     for one in paired_sets(
         aligned, scores=scores, sets=sets, bootstrap=bootstrap, seed=seed, uncertainty=uncertainty,
@@ -259,60 +249,36 @@ def _differences(pairs: Sequence[Methods], level: float, margin: float | None) -
     tests = [pair.test(0, 1, level) for pair in pairs]
     p = [test.p for test in tests]
     draws = np.stack([pair.sides[0].draws - pair.sides[1].draws for pair in pairs], axis=-1)
-    adjusted = zip(holm(p).tolist(), min_p(p, draws).tolist(), strict=True)
-    return {
-        pair.spec.name: _difference(pair, test, both, level, margin)
-        for pair, test, both in zip(pairs, tests, adjusted, strict=True)
-    }
-
-
-def _difference(
-    pair: Methods, test: PairTest, adjusted: tuple[float, float], level: float, margin: float | None
-) -> Difference:
-    undefined = [(side, why) for side, m in (("a", 0), ("b", 1)) if (why := pair.why_undefined(m)) is not None]
-    why = ": ".join(undefined[0]) if undefined else test.why
-    better = non_inferior = None
-    if adjusted[1] < 1 - level and test.difference != 0:
-        better = "a" if test.difference * pair.spec.sign > 0 else "b"
-    if margin is not None:
-        non_inferior = (test.low if pair.spec.sign > 0 else -test.high) > -margin
-    a, b = (side.value for side in pair.sides)
-    return Difference(a, b, *test[:4], *adjusted, better, non_inferior, pair.spec.version, why)
+    found = {}
+    for pair, test, by_holm, adjusted in zip(pairs, tests, holm(p).tolist(), min_p(p, draws).tolist(), strict=True):
+        spec, better, non_inferior = pair.spec, None, None
+        undefined = [f"{side}: {why}" for m, side in enumerate("ab") if (why := pair.why_undefined(m)) is not None]
+        why = undefined[0] if undefined else test.why
+        if adjusted < 1 - level and test.difference != 0:
+            better = "a" if test.difference * spec.sign > 0 else "b"
+        if margin is not None:
+            non_inferior = (test.low if spec.sign > 0 else -test.high) > -margin
+        a, b = (side.value for side in pair.sides)
+        found[spec.name] = Difference(a, b, *test[:4], by_holm, adjusted, better, non_inferior, spec.version, why)
+    return found
 
 
 def _two_names(a: Sequence[Predictions], b: Sequence[Predictions]) -> tuple[str, str]:
     """What reports call two models: their files, in full where these are not told apart; several seeds by their title."""
+    titles = (model[0].metadata.get("title") or model[0].metadata.get("method") for model in (a, b))
     first, second = (
-        shown(model[0].source or side)
-        if len(model) == 1
-        else str(model[0].metadata.get("title") or model[0].metadata.get("method") or side)
-        for side, model in (("a", a), ("b", b))
+        shown(model[0].source or side) if len(model) == 1 else str(title or side)
+        for side, model, title in zip("ab", (a, b), titles, strict=True)
     )
     return (first, second) if first != second else (a[0].source or "a", b[0].source or "b")
 
 
-def _notes_on_seeds(names: Sequence[str], models: Sequence[Sequence[Predictions]]) -> list[str]:
-    if all(len(model) == 1 for model in models):
-        return []
-    a, b = (seeds_of(side, model) for side, model in zip("ab", models, strict=True))
-    counts = ", ".join(f"{len(model)} of {name}" for name, model in zip(names, models, strict=True))
-    paired = "paired, since both have the same" if set(a) == set(b) else "independent"
-    return [f"means over seeds: {counts}; seeds are {paired}"]
-
-
 def _published(
-    files: Sequence[Predictions],
-    rows: Sequence[range],
-    scores: Sequence[str] | None,
-    sets: Sequence[str] | None,
-    uncertainty: str,
-    seed: int,
+    files: Sequence[Predictions], rows: Sequence[range], scores: Sequence[str] | None, uncertainty: str, seed: int
 ) -> dict[str, SetComparison]:
     tables = [score_sets(one, referral_uncertainty(one, uncertainty, exact=True)[0], seed) for one in files]
     table = {}
     for name, first in tables[0].items():
-        if sets is not None and name not in sets:
-            continue
         found = {}
         for score, entry in first.scores.items():
             if scores is None or score in scores:
@@ -368,19 +334,16 @@ class ScoreRanking(Document):
         raise KeyError((a, b))
 
     def better(self) -> set[tuple[str, str]]:
-        resolved = [one for one in self.pairs if one.p_holm < 1 - LEVEL and self.direction]
         return {
             (one.a, one.b) if (one.difference > 0) == (self.direction == "higher") else (one.b, one.a)
-            for one in resolved
+            for one in self.pairs
+            if one.p_holm < 1 - LEVEL and self.direction
         }
 
     def order(self) -> list[str]:
         sign = -1 if self.direction == "higher" else 1
         values = {name: sign * model.value for name, model in self.models.items()}
-        return sorted(
-            values,
-            key=lambda name: (not math.isfinite(values[name]), values[name] if math.isfinite(values[name]) else 0.0),
-        )
+        return sorted(values, key=lambda name: values[name] if math.isfinite(values[name]) else math.inf)
 
 
 class SetRanking(OnSet[ScoreRanking]):
@@ -495,11 +458,7 @@ def rank_methods(
     unranked: Sequence[str] = (),
     advance: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, SetRanking], tuple[str, ...]]:
-    """Return what `rank` holds, by set, and its notes, for any number of models.
-
-    `seeds` are those behind each file, where the files do not state them; those of `unranked` have values only; `advance` is
-    told the number of files done.
-    """
+    """Return what `rank` holds, by set, and its notes. `seeds`: behind each file, where the files do not state them; `unranked` models have values only."""
     check_level(level)  # here, since without replicates no interval asks
     of = {name: [one] if isinstance(one, Predictions) else list(one) for name, one in models.items()}
     files = [one for name in of for one in of[name]]
@@ -553,13 +512,10 @@ def _ranked(names: Sequence[str], methods: Methods, level: float, seed: int, unr
 
 def _replicated(draws: Floats, higher: bool, level: float) -> list[Floats]:
     """Share of the replicates (R, M) in which each of M models is first, its mean rank, and the ends of its interval."""
-    unknown = np.full(draws.shape[1], np.nan)
-    if not len(draws):
-        return [unknown] * 4
     of_replicates = ranks(draws, higher)
     defined = of_replicates[np.isfinite(of_replicates).all(axis=1)]
     if not len(defined):
-        return [unknown] * 4
+        return [np.full(draws.shape[1], np.nan)] * 4
     best = defined == defined.min(axis=1, keepdims=True)
     first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
     return [first, defined.mean(axis=0), *percentile_interval(of_replicates, level, points=True)]

@@ -39,9 +39,8 @@ from scipy.special import xlog1py, xlogy
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, number_text
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.proportions import binary, finite_or_none
-from retinabench.metrics.weighted_images import EPS, RankedImages, cluster_codes, is_positive
+from retinabench.metrics.weighted_images import EPS, Bools, Floats, RankedImages, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 
 DIGITS = 12
@@ -83,7 +82,6 @@ def margin(prob: ArrayLike, threshold: float) -> Floats:
 
     That is the odds of the one over the odds of the other, the smaller over the larger. The threshold is clipped to
     [1e-15, 1 - 1e-15].
-    Shapes: `prob` (N,), returns (N,).
     """
     p, t = np.asarray(prob, np.float64), min(max(threshold, EPS), 1 - EPS)
     with np.errstate(divide="ignore", over="ignore"):
@@ -102,7 +100,6 @@ def referral_uncertainty(
     Of several names, separated by commas, the first one orders. Computed values keep 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7 are equally
     uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ in the 16th digit, and
     an order made of rounding errors would look like information. A user's own column is taken as it is.
-    Shapes: returns (N,).
     """
     name = name.partition(",")[0]
     if name == "auto":
@@ -214,13 +211,8 @@ class FrozenThreshold:
         return text
 
     def to_dict(self) -> JsonObject:
-        return {
-            "value": finite_or_none(self.value),
-            "rule": self.rule or None,
-            "chosen_on": self.chosen_on or None,
-            "images": self.images or None,
-            "same_images": self.same_images,
-        }
+        chosen = {name: getattr(self, name) or None for name in ("rule", "chosen_on", "images")}
+        return {"value": finite_or_none(self.value), **chosen, "same_images": self.same_images}
 
 
 ABOVE_HALF = FrozenThreshold()  # The default.
@@ -280,10 +272,9 @@ class DecisionThreshold:
             raise InputError(problem, file=predictions.source, hint="Give a number, such as 0.3.")
         if self.rule == "youden":
             best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))  # of finite thresholds
-        elif self.rule == "sensitivity":
-            best = int(np.argmax(np.where(sensitivity >= self.goal, specificity, -1)))
         else:
-            best = int(np.argmax(np.where(specificity >= self.goal, sensitivity, -1)))
+            first, other = (sensitivity, specificity)[:: 1 if self.rule == "sensitivity" else -1]
+            best = int(np.argmax(np.where(first >= self.goal, other, -1)))
         found = float(min(value[best], ABOVE_ONE))
         if found == DEFAULT:  # 0.5 itself would be read as "above 0.5"
             found = float(np.nextafter(DEFAULT, 0))
@@ -347,13 +338,8 @@ class ReferralRule:
         return np.asarray(values > self.threshold)
 
     def to_dict(self) -> JsonObject:
-        return {
-            "threshold": finite_or_none(self.threshold),
-            "uncertainty": self.uncertainty,
-            "rate": self.rate,
-            "chosen_on": self.chosen_on or None,
-            "images": self.images or None,
-        }
+        chosen = {"rate": self.rate, "chosen_on": self.chosen_on or None, "images": self.images or None}
+        return {"threshold": finite_or_none(self.threshold), "uncertainty": self.uncertainty, **chosen}
 
 
 def referral_rule(
@@ -390,7 +376,7 @@ def referral_rules(
 def worst_images(codes: NDArray[np.intp], prob: Floats) -> NDArray[np.intp]:
     """Return the image with the largest probability of each patient, the first of equals; `codes`, `prob` (N,) -> (P,)."""
     order = np.lexsort((-prob, codes))
-    return order[np.flatnonzero(np.append(True, np.diff(codes[order]) > 0))]
+    return order[np.append(True, np.diff(codes[order]) > 0)]
 
 
 def patient_uncertainty(codes: NDArray[np.intp], called: Bools, uncertainty: Floats) -> Floats:

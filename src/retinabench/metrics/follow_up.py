@@ -36,9 +36,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.weighted_images import Bools, Floats
 from retinabench.predictions.check import own_patients, refuse_alike
 from retinabench.predictions.columns import LABELLED
 from retinabench.predictions.table import Predictions
@@ -99,7 +99,6 @@ def conformal_p_values(reference: ArrayLike, values: ArrayLike, seed: int = 0) -
 
     p_t = (#{earlier > v_t} + U_t (#{earlier = v_t} + 1)) / (number of earlier values + 1) with U_t uniform. If reference and
     values are exchangeable, the p-values are independent and uniform on (0, 1), exactly.
-    Shapes: `reference` (M,), `values` (T,), returns (T,).
     """
     earlier = np.sort(np.asarray(reference, np.float64)).tolist()
     sequence = np.asarray(values, np.float64).tolist()
@@ -117,7 +116,6 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
 
     A quarter each is bet on p being high, low, extreme and central. Their increments 2p - 1, 1 - 2p,
     12 (p - 1/2)^2 - 1 and (1 - 12 (p - 1/2)^2) / 2 have mean 0 for uniform p and are at least -1.
-    Shapes: `p_values` (T,), returns (T,).
     """
     p = np.asarray(p_values, np.float64)
     line, bowl = 2 * p - 1, 12 * (p - 0.5) ** 2 - 1
@@ -126,11 +124,7 @@ def drift_log_wealth(p_values: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """N images with what is known of each.
-
-    Shapes: `image_id` (N,), `patient` (N,), `label` (N,), `labelled` (N,), `prob` (N,), `uncertainty` (N,),
-    `grade` (N,), `day` (N,), `group` (N,), "" where groups are not told apart.
-    """
+    """N images with what is known of each, (N,); `group` is "" where groups are not told apart."""
 
     image_id: NDArray[np.str_]
     patient: NDArray[np.str_]
@@ -151,29 +145,21 @@ class Watched:
     @classmethod
     def of(
         cls,
-        predictions: Predictions,
+        images: Predictions,
         uncertainty: str,
         date_column: str | None,
-        *,
         decision: float = 0.5,
         within: str | None = None,
     ) -> Watched:
-        n, patient = len(predictions), predictions.patient_id
+        n, patient, labelled = len(images), images.patient_id, images.subgroups.get(LABELLED)
         if patient is None:
-            patient, _ = own_patients(np.full(n, ""), predictions.image_id)
-        grade = np.full(n, -1, np.int8) if predictions.grade is None else predictions.grade
-        labelled = predictions.subgroups.get(LABELLED)
-        return cls(
-            predictions.image_id,
-            patient,
-            predictions.label == 1,
-            np.ones(n, bool) if labelled is None else labelled != "no",
-            predictions.prob,
-            referral_uncertainty(predictions, uncertainty, threshold=decision)[0],
-            grade,
-            np.full(n, "NaT", "datetime64[D]") if date_column is None else days(predictions, date_column),
-            np.full(n, "") if within is None else group_labels(predictions, within),
-        )
+            patient, _ = own_patients(np.full(n, ""), images.image_id)
+        known = np.ones(n, bool) if labelled is None else labelled != "no"
+        values, _ = referral_uncertainty(images, uncertainty, threshold=decision)
+        grade = np.full(n, -1, np.int8) if images.grade is None else images.grade
+        day = np.full(n, "NaT", "datetime64[D]") if date_column is None else days(images, date_column)
+        group = np.full(n, "") if within is None else group_labels(images, within)
+        return cls(images.image_id, patient, images.label == 1, known, images.prob, values, grade, day, group)
 
     @classmethod
     def together(cls, parts: Sequence[Watched]) -> Watched:
@@ -193,9 +179,9 @@ def follow_up(
     tests, references = [], []
     for one in files:
         if (part := one.select(split="test", unlabelled=True)) is not None:
-            tests.append(Watched.of(part, uncertainty, date_column, decision=decision, within=within))
+            tests.append(Watched.of(part, uncertainty, date_column, decision, within))
         if (part := one.select(domain="in_domain", split="validation", unlabelled=True)) is not None:
-            references.append(Watched.of(part, uncertainty, None, decision=decision))
+            references.append(Watched.of(part, uncertainty, None, decision))
     if not tests:
         hint = "Leave the column out for new images."
         raise InputError("no file holds images of the test split", column="split", hint=hint)
@@ -270,7 +256,6 @@ def one_image_each(image_id: NDArray[np.str_], codes: NDArray[np.intp], most: in
 
     The choice does not depend on how many images a patient has, on their order or on what the model said of them: the value of
     the chosen image has one distribution, whether all images of a patient are there or those of one visit.
-    Shapes: `image_id` (N,), `codes` (N,).
     """
     digest = np.array([hashlib.blake2b(name.encode(), digest_size=8).digest() for name in image_id.tolist()])
     order = np.lexsort((digest, codes))

@@ -27,11 +27,10 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document
 from retinabench.metrics import intervals, weighted_images
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import Cases, Index, Weighted
+from retinabench.metrics.weighted_images import Bools, Cases, Floats, Index, Weighted
 from retinabench.predictions.columns import GRADES
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
@@ -315,14 +314,10 @@ GRADE_SCORES = {spec.name: spec for spec in _BUILTIN}
 
 def _band(w: Weighted, value: Floats, draws: Floats, level: float) -> Floats:
     """(2, T) ends of the error in grades of the retained images; the pseudo-patient is one of them with the chance that its images are retained."""
-    mean, square = _pseudo_loss(w, "grade_error", area=False)
-    kept = 1 - GRID
-    rows = zip(value, draws.T, kept, strict=True)
-    ends = [
-        intervals.loss_interval(v, intervals.replicate_error(d) ** 2, (mean, square / k), 4.0, level)
-        for v, d, k in rows
-    ]
-    return np.array(ends).T
+    mean, square = _pseudo_loss(w, "grade_error")
+    variances = [intervals.replicate_error(column) ** 2 for column in draws.T]
+    rows = zip(value, variances, 1 - GRID, strict=True)
+    return np.array([intervals.loss_interval(v, d, (mean, square / k), 4.0, level) for v, d, k in rows]).T
 
 
 @dataclass(frozen=True)
@@ -383,16 +378,9 @@ def grade_scores(
             ends = spec.interval.ends([whole], value, column, level) if bootstrap else intervals.Ends()
         scores[spec.name] = ScoreValue(value, ends.low, ends.high, spec.version, ends.why)
     pairs = [(cases.grade == true, [cases.called_grade == called for called in EVERY]) for true in EVERY]
-    return GradeScores(
-        len(cases),
-        int(images.patient.max()) + 1,
-        scores,
-        np.array([[int((true & called).sum()) for called in row] for true, row in pairs]),
-        tuple(tuple(clustered_proportion(one, true, cases.patient, level) for one in row) for true, row in pairs),
-        {"referred": GRID, "value": point[len(_BUILTIN) :], "low": band[0], "high": band[1]},
-        {
-            name: evaluated_sets(images, chosen, name, groups, level)
-            for name in get_args(Weighting)
-            if chosen is not None
-        },
-    )
+    confusion = np.array([[int((true & called).sum()) for called in row] for true, row in pairs])
+    shares = tuple(tuple(clustered_proportion(one, true, cases.patient, level) for one in row) for true, row in pairs)
+    curve = {"referred": GRID, "value": point[len(_BUILTIN) :], "low": band[0], "high": band[1]}
+    kinds = get_args(Weighting) if chosen is not None else ()
+    sets = {name: evaluated_sets(images, chosen, name, groups, level) for name in kinds}
+    return GradeScores(len(cases), int(images.patient.max()) + 1, scores, confusion, shares, curve, sets)

@@ -37,7 +37,6 @@ from retinabench.core.results import (
     json_content,
     vars_of,
 )
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.calibration import SetCalibration
 from retinabench.metrics.classification import balanced_weight
 from retinabench.metrics.decisions import ABOVE_HALF, FrozenThreshold
@@ -45,7 +44,7 @@ from retinabench.metrics.grades import GradeScores
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.referral_curves import coarse_auprc_area
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import Cases, Index, Weighted, cluster_bootstrap, cluster_codes
+from retinabench.metrics.weighted_images import Cases, Floats, Index, Weighted, cluster_bootstrap, cluster_codes
 from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
@@ -264,12 +263,8 @@ class Scores(Tabular):
 
     def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
         """Draw scores of every set as `SetScores.plot` does."""
-        rows = [
-            row
-            for score in scores
-            for name, one in self.sets.items()
-            for row in one.interval_rows([score], f", {SET_LABELS[name].lower()}")
-        ]
+        sets = [(one, f", {SET_LABELS[name].lower()}") for name, one in self.sets.items()]
+        rows = [row for score in scores for one, ending in sets for row in one.interval_rows([score], ending)]
         return draw_intervals(rows, axes)
 
     def to_dict(self) -> JsonObject:
@@ -328,11 +323,10 @@ class ImageSet:
 
 
 class SetEvaluator:
-    """The scores of a set as a function of the weights of its images, such as those of bootstrap replicates.
+    """The scores of a set as a function of the weights of its images; `point` (K,) are their values on the whole set, computed where None.
 
     The area of AUPRC over referral is slow to compute. Replicates evaluate it at a few counts and add the difference
     between the exact and the coarse area of the whole set.
-    Shapes: `point` (K,), the values on the whole set; computed where None.
     """
 
     def __init__(self, images: ImageSet, scores: Sequence[ScoreSpec], point: Floats | None = None) -> None:
@@ -388,17 +382,21 @@ def replicates_of(
     advance: Callable[[int], None] | None = None,
 ) -> Floats:
     """Return the bootstrap replicates (R, K) of the scores of a set; `cluster` (N,) numbers the patients that are drawn."""
-    folder = _folder() if replicates * len(cluster) >= WORTH_KEEPING else None
-    key = _key(evaluator, cluster, replicates, seed) if folder else ""
-    kept = _read(folder, key) if folder else {}
+    folder, key = _folder(replicates * len(cluster)), ""
+    kept: dict[str, Floats] = {}
+    if folder:
+        cases = evaluator.images.cases
+        about = f"{evaluator.images.name} {len(cases)} {replicates} {seed} {cases.threshold!r}".encode()
+        of_images = cases.label, cases.prob, cases.uncertainty, cases.patient, cluster[cases.order], cases.shifted
+        key = _key([about, *of_images])
+        kept = _read(folder, key)
     names = [_identity(spec) for spec in evaluator.scores]
     missing = [k for k, name in enumerate(names) if name not in kept]
     values = np.stack([kept.get(name, np.full(replicates, np.nan)) for name in names], axis=1)
     if missing:
         part = SetEvaluator(evaluator.images, [evaluator.scores[k] for k in missing], evaluator.point[missing])
-        values[:, missing] = cluster_bootstrap(
-            part, cluster, replicates=replicates, seed=seed, workers=workers, advance=advance
-        )
+        draws = cluster_bootstrap(part, cluster, replicates=replicates, seed=seed, workers=workers, advance=advance)
+        values[:, missing] = draws
         if folder:
             _write(folder, key, {names[k]: values[:, k] for k in missing if names[k]})
     elif advance is not None:
@@ -413,20 +411,20 @@ def kept_columns(
     of: Iterable[object], compute: Callable[[], Mapping[str, Column]], work: int = WORTH_KEEPING
 ) -> Mapping[str, Column]:
     """Return columns, computed or kept by an earlier command; they depend on `of`, arrays and numbers, and on the metrics."""
-    folder = _folder() if work >= WORTH_KEEPING else None
-    digest = hashlib.sha256(_source())
-    for part in of:
-        digest.update(part if isinstance(part, bytes) else np.asarray(part, np.float64).tobytes())
-    found: Mapping[str, Any] = _read(folder, digest.hexdigest()) if folder else {}
+    if (folder := _folder(work)) is None:
+        return compute()
+    key = _key(of)
+    found: Mapping[str, Any] = _read(folder, key)
     if not found:
         found = compute()
-        if folder:
-            _write(folder, digest.hexdigest(), found)
+        _write(folder, key, found)
     return found
 
 
-def _folder() -> Path | None:
-    """Return the folder of files that anyone may delete; None where the user wants none."""
+def _folder(work: int) -> Path | None:
+    """Return the folder of files that anyone may delete; None where the user wants none, or the work is not worth one."""
+    if work < WORTH_KEEPING:
+        return None
     if (named := os.environ.get(VARIABLE)) is not None:
         return Path(named) if named else None
     usual = {"win32": ("LOCALAPPDATA", "~/AppData/Local"), "darwin": ("", "~/Library/Caches")}
@@ -442,12 +440,10 @@ def _source() -> bytes:
     return digest.digest()
 
 
-def _key(evaluator: SetEvaluator, cluster: Index, replicates: int, seed: int) -> str:
-    name, cases = evaluator.images.name, evaluator.images.cases
+def _key(of: Iterable[object]) -> str:
     digest = hashlib.sha256(_source())
-    digest.update(f"{name} {len(cases)} {replicates} {seed} {cases.threshold!r}".encode())
-    for column in (cases.label, cases.prob, cases.uncertainty, cases.patient, cluster[cases.order], cases.shifted):
-        digest.update(b"" if column is None else np.asarray(column, np.float64).tobytes())
+    for part in of:
+        digest.update(part if isinstance(part, bytes) else np.asarray(part, np.float64).tobytes())
     return digest.hexdigest()
 
 

@@ -10,7 +10,7 @@ says nothing about the other side, there is either a bound that holds or none, w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -19,9 +19,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.proportions import binary, clopper_pearson, clustered_proportion
-from retinabench.metrics.weighted_images import EPS, MAX_UNDEFINED, Weighted, cluster_codes, percentile_interval
+from retinabench.metrics.weighted_images import (
+    EPS,
+    MAX_UNDEFINED,
+    Bools,
+    Floats,
+    Weighted,
+    cluster_codes,
+    percentile_interval,
+)
 
 Bounds = tuple[float, float]
 Moments = tuple[float, float]  # mean and mean square of what a pseudo-patient adds to a loss
@@ -89,11 +96,7 @@ def replicate_error(draws: ArrayLike) -> float:
 
 
 def t_test(difference: float, error: float, degrees: float) -> float:
-    """Return the two-sided p-value of "no difference" from a standard error, by Student's t distribution.
-
-    A parametric tail has no least value: that of counted replicates is 2 / (R + 1), and Holm's correction of many tests then
-    rejects nothing.
-    """
+    """Return the two-sided p-value of "no difference" from a standard error, by Student's t distribution."""
     if difference == 0:
         return 1.0
     if not error > 0 or degrees < 1:
@@ -193,10 +196,7 @@ def ranked_at_random(patients: Sequence[int], weight: float) -> Moments:
 
 
 def auroc_error(
-    label: ArrayLike,
-    score: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
-    weight: ArrayLike | None = None,
+    label: ArrayLike, score: ArrayLike, cluster: ArrayLike | None = None, weight: ArrayLike | None = None
 ) -> AurocError:
     """Return the AUROC with its closed-form standard error.
 
@@ -210,38 +210,34 @@ def auroc_error(
 
     References:
         DeLong, DeLong and Clarke-Pearson, Biometrics 44:837 (1988); Obuchowski, Biometrics 53:567 (1997).
-
-    Shapes: `label` (N,), `score` (N,), `cluster` (N,), `weight` (N,).
     """
-    y = binary(label, "label")
-    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-    return _error(y, _placements(y, _scores(score, len(y)), w), cluster, w, difference=False)
+    return _error(label, [score], cluster, weight)
 
 
 def auroc_difference(
     label: ArrayLike,
     score_a: ArrayLike,
     score_b: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> AurocError:
     """Return the difference of two AUROCs on the same images, with the standard error of the paired difference.
 
     Placement values are linear in the AUROC, hence `auroc_error` of their differences: the covariance is in them.
-    Shapes: `label` (N,), `score_a` (N,), `score_b` (N,), `cluster` (N,), `weight` (N,).
     """
-    y = binary(label, "label")
-    w = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-    a, b = (_placements(y, _scores(score, len(y)), w) for score in (score_a, score_b))
-    return _error(y, a - b, cluster, w, difference=True)
+    return _error(label, [score_a, score_b], cluster, weight)
 
 
 def _error(
-    y: Bools, placement: Floats, cluster: ArrayLike | Sequence[Hashable] | None, weight: Floats, *, difference: bool
+    label: ArrayLike, scores: Sequence[ArrayLike], cluster: ArrayLike | None, weights: ArrayLike | None
 ) -> AurocError:
+    y, difference = binary(label, "label"), len(scores) > 1
+    weight = np.ones(len(y)) if weights is None else np.asarray(weights, np.float64)
+    placements = [_placements(y, score, weight) for score in scores]
+    placement = placements[0] - placements[1] if difference else placements[0]
     m, n = float(weight[y].sum()), float(weight[~y].sum())
     if m == 0 or n == 0:
-        return AurocError(float("nan"), float("nan"), difference)
+        return AurocError(math.nan, math.nan, difference)
     codes, patients = cluster_codes(np.arange(len(y)) if cluster is None else cluster)
     if len(codes) != len(y):
         raise InputError(f"{len(codes)} cluster ids for {len(y)} labels")
@@ -264,9 +260,11 @@ def _error(
     return AurocError(auroc, error, difference, degrees, with_positive, with_negative)
 
 
-def _placements(y: Bools, score: Floats, weight: Floats) -> Floats:
+def _placements(y: Bools, values: ArrayLike, weight: Floats) -> Floats:
     """(N,) share of the other class's weight against which each image is ranked rightly, ties counted half."""
-    out = np.empty(len(y))
+    score, out = np.asarray(values, np.float64), np.empty(len(y))
+    if score.shape != y.shape or not np.isfinite(score).all():
+        raise InputError(f"needed are {len(y)} finite numbers, one per label", column="score")
     for side, sign in ((y, 1), (~y, -1)):
         order = np.argsort(sign * score[~side], kind="stable")
         other, mass = (sign * score[~side])[order], np.concatenate(([0.0], np.cumsum(weight[~side][order])))
@@ -275,13 +273,6 @@ def _placements(y: Bools, score: Floats, weight: Floats) -> Floats:
             below = mass[np.searchsorted(other, x, "left")] + mass[np.searchsorted(other, x, "right")]
             out[side] = below / (2 * mass[-1])
     return out
-
-
-def _scores(score: ArrayLike, n: int) -> Floats:
-    values = np.asarray(score, np.float64)
-    if values.shape != (n,) or not np.isfinite(values).all():
-        raise InputError(f"needed are {n} finite numbers, one per label", column="score")
-    return values
 
 
 class Ends(NamedTuple):
@@ -318,22 +309,12 @@ class Percentile:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`.
+    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`."""
 
-    Args:
-        low: The least value of the score.
-        high: Its largest value.
-        of: Whose number, less one, are the degrees of freedom: `patients`; patients of the rarer of the `classes`, where the
-            score compares them; `retained`, for an area over referral: 5 more than the patients with a wrong prediction in the surer
-            half of the images, because these decide it, at most half of those of the rarer class; or `errors`: patients with the
-            rarer of wrong and correct predictions, and no interval below 5 of them.
-        pseudo: The squared error grows by this much of 1 / patients^2: a pseudo-patient with a loss of -1 or 1.
-    """
-
-    low: float = -math.inf
+    low: float = -math.inf  # the least value of the score
     high: float = math.inf
-    of: Of = "patients"
-    pseudo: float = 0.0
+    of: Of = "patients"  # whose number, less one, are the degrees of freedom; see `patients_of`
+    pseudo: float = 0.0  # of 1 / patients^2 is added to the squared error: a pseudo-patient with a loss of -1 or 1
     resampled: bool = True
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
@@ -348,16 +329,11 @@ class Scaled:
 
 @dataclass(frozen=True)
 class Proportion:
-    """Jeffreys' interval at an effective number of images, see `clustered_proportion`.
+    """Jeffreys' interval at an effective number of images, see `clustered_proportion`."""
 
-    counts: weighted images -> success of each image in [0, 1] and what it counts for, both (N,). resampled: whether the images
-    that count depend on the sample, so that the replicates tell the variance. scale: weighted images -> a and b of a score that
-    is a + b x proportion.
-    """
-
-    counts: Counts
-    resampled: bool = False
-    scale: Callable[[Weighted], tuple[float, float]] | None = None
+    counts: Counts  # success of each image in [0, 1] and what it counts for, both (N,)
+    resampled: bool = False  # whether the images that count depend on the sample: replicates then tell the variance
+    scale: Callable[[Weighted], tuple[float, float]] | None = None  # a and b of a score that is a + b x proportion
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
         parts = [self.counts(w) for w in sets]
@@ -400,15 +376,11 @@ class Loss:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Of an AUROC or a linear function of one: `loss_interval` of 1 - AUROC with DeLong's or Obuchowski's error.
+    """Of an AUROC or a linear function of one: `loss_interval` of 1 - AUROC with DeLong's or Obuchowski's error."""
 
-    parts: weighted images -> score, and mass of the positive and of the negative images, all (N,). low: the value where the
-    AUROC is 0. pseudo: as how many patients the pseudo-patient of each class counts.
-    """
-
-    parts: Ranks
-    low: float = 0.0
-    pseudo: float = HALF
+    parts: Ranks  # score, and mass of the positive and of the negative images, all (N,)
+    low: float = 0.0  # the value where the AUROC is 0
+    pseudo: float = HALF  # as how many patients the pseudo-patient of each class counts
     resampled: bool = False
 
     def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
@@ -462,7 +434,12 @@ def difference_method(method: IntervalMethod) -> Scaled:
 
 
 def patients_of(w: Weighted, of: Of = "patients") -> int:
-    """Return the number of patients that decide a standard error, 0 where they are too few; see `Scaled`."""
+    """Return the number of patients that decide a standard error, 0 where they are too few.
+
+    They are all `patients`; those of the rarer of the `classes`; `retained`, for an area over referral: 5 more than those with a wrong
+    prediction in the surer half of the images, because these decide it, at most half of those of the rarer class; or `errors`: those with
+    the rarer of wrong and correct predictions, and none below 5 of them.
+    """
     if of == "classes":  # of those that are there
         return min(filter(None, (_patients(w.positive, w), _patients(w.negative, w))), default=0)
     if of == "errors":
@@ -494,10 +471,7 @@ def _checked(low: float, high: float, draws: Floats) -> Ends:
 
 
 def pseudo_of_areas(patients: int) -> float:
-    """One pseudo-patient up to 300 patients, sqrt(G / 300) up to 1,200, then two: what is rarer than one patient in 300 is often unseen in 1,000, too.
-
-    Chosen by simulation, see `docs/intervals.md`.
-    """
+    """One pseudo-patient up to 300 patients, sqrt(G / 300) up to 1,200, then two; chosen by simulation, see `docs/intervals.md`."""
     return float(min(max(patients / 300, 1.0) ** 0.5, 2.0))
 
 
@@ -618,8 +592,6 @@ def sign_flip_p_value(differences: ArrayLike) -> float:
 
     References:
         Fisher, The design of experiments (1935), section 21; McNemar, Psychometrika 12:153 (1947).
-
-    Shapes: `differences` (G,).
     """
     d = np.asarray(differences, np.float64)
     d = d[d != 0]

@@ -43,7 +43,6 @@ from retinabench.core.results import (
     vars_of,
 )
 from retinabench.metrics.actions import HINT, FrozenRule, read_rule
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.decisions import patient_uncertainty, significant, worst_images
 from retinabench.metrics.follow_up import (
     Visits,
@@ -61,7 +60,7 @@ from retinabench.metrics.follow_up import (
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases, ratio_interval, weights
 from retinabench.metrics.guarantees.triage import TARGETS_OF, Side, zone_cases
 from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
-from retinabench.metrics.weighted_images import is_positive
+from retinabench.metrics.weighted_images import Bools, Floats, is_positive
 from retinabench.predictions.check import is_own, refuse_alike, refuse_partly
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
@@ -74,13 +73,6 @@ RESULT_SCHEMA = "retinabench.monitor/2"
 SENSITIVITY = Goal("sensitivity", 0.5)  # its value is shown whatever the goals are; none is set here
 DRIFT = ("prob", "uncertainty")  # what is watched for drift
 LEVEL = 0.05
-
-
-def cases_of(rule: FrozenRule, images: Watched) -> ReferralCases:
-    codes = np.unique(images.patient, return_inverse=True)[1]
-    severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
-    called = is_positive(images.prob, rule.decision.value)
-    return ReferralCases(images.label, called, images.uncertainty, codes, weights(codes, rule.per), severe)
 
 
 def by_visit(images: Watched, rule: FrozenRule, visits: Visits) -> Watched:
@@ -102,7 +94,10 @@ def goal_sums(rule: FrozenRule, goal: Goal, images: Watched) -> tuple[Bools, Boo
             rows = images.group == name
             num[rows], den[rows] = goal_sums(own, goal, images.take(rows))
         return num, den
-    cases, threshold = cases_of(rule, images), rule.threshold
+    codes, threshold = np.unique(images.patient, return_inverse=True)[1], rule.threshold
+    severe = images.grade >= SEVERE if (images.grade >= 0).any() else None
+    called = is_positive(images.prob, rule.decision.value)
+    cases = ReferralCases(images.label, called, images.uncertainty, codes, weights(codes, rule.per), severe)
     if threshold is None:
         side: Side = "positive" if goal.target in TARGETS_OF["positive"] else "negative"
         end = rule.negative if side == "negative" else rule.positive
@@ -144,16 +139,11 @@ class Evidence:
         return float(np.exp(min(self.log_wealth[-1], 500.0)))
 
     def to_dict(self) -> JsonObject:
-        return {
-            "name": self.name,
-            "visits": self.visits,
-            "needed": self.needed,
-            "log_wealth": float(self.log_wealth[-1]),
-            "largest_log_wealth": float(self.log_wealth.max()),
-            "alarm": None if self.alarm is None else str(self.alarm),
-            "began": [str(day) for day in self.began],
-            "path": [[str(day), float(value)] for day, value in zip(self.day, self.log_wealth, strict=True)],
-        }
+        content = {name: getattr(self, name) for name in ("name", "visits", "needed")}
+        content |= {"log_wealth": float(self.log_wealth[-1]), "largest_log_wealth": float(self.log_wealth.max())}
+        content |= {"alarm": None if self.alarm is None else str(self.alarm), "began": [str(day) for day in self.began]}
+        path = zip(self.day, self.log_wealth, strict=True)
+        return {**content, "path": [[str(day), float(value)] for day, value in path]}
 
 
 @dataclass(frozen=True)
@@ -205,12 +195,8 @@ class Monitoring(Tabular):
 
     @property
     def latest(self) -> Mapping[str, tuple[Window, Interval]]:
-        return {
-            name: (one, value)
-            for one in self.windows
-            for name, value in one.risks.items()
-            if math.isfinite(value.value)
-        }
+        every = ((one, *risk) for one in self.windows for risk in one.risks.items())
+        return {name: (one, value) for one, name, value in every if math.isfinite(value.value)}
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -331,9 +317,9 @@ def watch(
         here = rows.group == name
         for goal, num, den in judged:
             x = _increments(certified, goal, num & here, den & here, rows, of)
-            counted = of.sums(den & here) > 0
+            some = of.sums(den & here) > 0
             groups.append(
-                _evidence(f"{name}: {goal}", visits, _path(visits, x), len(names) * len(judged) * needed, counted, x)
+                _evidence(f"{name}: {goal}", visits, _path(visits, x), len(names) * len(bets) * needed, some, x)
             )
     risks = tuple(
         _evidence(str(goal), visits, _path(visits, x), len(bets) * needed, some, x)
@@ -346,15 +332,13 @@ def watch(
     if reference is not None:
         codes = np.unique(reference.patient, return_inverse=True)[1]
         before = {name: getattr(reference, name)[one_image_each(reference.image_id, codes)] for name in DRIFT}
-    drift = _evidence(
-        "drift", visits, drift_evidence(images, visits, before, seed), 1 / level, np.ones(len(visits.day), bool)
-    )
-    unit, shown = _windows(images, rows, certified, judged)
+    path, all_visits = drift_evidence(images, visits, before, seed), np.ones(len(visits.day), bool)
+    drift = _evidence("drift", visits, path, 1 / level, all_visits)
+    sizes = len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out
+    evidence, known = (risks, combined, tuple(groups), drift), len(before.get("prob", ()))
     return Monitoring(
-        certified, level, len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out, risks, combined, tuple(groups), drift,
-        len(before.get("prob", ())), unit, shown,
-        tuple(notes),
-    )  # fmt: skip
+        certified, level, *sizes, *evidence, known, *_windows(images, rows, certified, judged), tuple(notes)
+    )
 
 
 def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:
@@ -363,12 +347,10 @@ def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:
     alone = (images.patient == images.image_id) | is_own(images.patient, images.image_id)
     most, notes = math.inf if certified.per == "patient" else certified.most_images, []
     if most > 1 and alone.all():
-        raise InputError(
-            "is missing, and the certificate is of patients"
-            + (f" with up to {most} images" if most < math.inf else ""),
-            column="patient_id",
-            hint="Add the patient of every image: images of one patient fail together.",
-        )
+        with_images = f" with up to {most} images" if most < math.inf else ""
+        hint = "Add the patient of every image: images of one patient fail together."
+        problem = f"is missing, and the certificate is of patients{with_images}"
+        raise InputError(problem, column="patient_id", hint=hint)
     if most > 1 and alone.any():
         notes.append(
             f"{np.count_nonzero(alone):,} of {len(alone):,} images have a patient of their own name: if others are of the "
@@ -437,21 +419,14 @@ def _windows(
     referred = read_by_expert(certified, images)
     rows = []
     for k, first in enumerate(start):
-        here = number == k
+        here, known = number == k, (number == k) & images.labelled
         patient = images.patient[here]
-        known = here & images.labelled
-        rows.append(
-            Window(
-                str(first),
-                int(here.sum()),
-                len(np.unique(patient)),
-                int(known.sum()),
-                clustered_proportion(referred[here], np.ones(len(patient)), patient),
-                clustered_mean((images.label - images.prob)[known], images.patient[known]),
-                _estimate(certified, sensitivity, of == k, counted.patient),
-                {str(one[0]): _estimate(certified, one, of == k, counted.patient) for one in judged},
-            )
-        )
+        sizes = int(here.sum()), len(np.unique(patient)), int(known.sum())
+        read = clustered_proportion(referred[here], np.ones(len(patient)), patient)
+        calibration = clustered_mean((images.label - images.prob)[known], images.patient[known])
+        seen, *risks = (_estimate(certified, one, of == k, counted.patient) for one in (sensitivity, *judged))
+        named = {str(goal): risk for (goal, _, _), risk in zip(judged, risks, strict=True)}
+        rows.append(Window(str(first), *sizes, read, calibration, seen, named))
     return unit, tuple(rows)
 
 

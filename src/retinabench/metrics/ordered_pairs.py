@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.weighted_images import MANY, Cases, Index, as_index, block_ends
+from retinabench.metrics.weighted_images import MANY, Bools, Cases, Floats, Index, as_index, block_ends
 
 NEAR = 128  # Images of the parts whose pairs are named one by one, a power of two.
 PARTS = 256  # Parts whose pairs are found at once.

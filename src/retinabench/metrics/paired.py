@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import comb
 from typing import Generic, NamedTuple, TypeVar
 
@@ -39,7 +39,6 @@ from scipy.special import stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.decisions import FrozenThreshold, referral_uncertainty
 from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, check_known, image_sets, replicates_of
 from retinabench.metrics.intervals import (
@@ -58,7 +57,7 @@ from retinabench.metrics.intervals import (
     t_test,
 )
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.weighted_images import Steps, Weighted
+from retinabench.metrics.weighted_images import Bools, Floats, Weighted, in_steps
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions, Subsets, notes_of_files
 
@@ -107,66 +106,40 @@ def paired_sets(
     thresholds: Sequence[float] | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> list[PairedSet]:
-    """Return M aligned models scored on every set that exists; the replicates hold the same patients for all models.
-
-    `scores`: names, on every set or by set; None for those of `score`. `advance` is told the number of models that are done.
-    """
+    """Return M aligned models scored on every set that exists, on replicates of the same patients; `advance` gets the number of models that are done."""
     named = [one for of in scores.values() for one in of] if isinstance(scores, Mapping) else scores
     check_known("score", named, list(SCORES))
     check_known("set", sets, SETS)
     cuts = [0.5] * len(models) if thresholds is None else thresholds
-    values = [
-        referral_uncertainty(model, uncertainty, threshold=cut)[0] for model, cut in zip(models, cuts, strict=True)
-    ]
+    pairs = zip(models, cuts, strict=True)
+    values = [referral_uncertainty(model, uncertainty, threshold=cut)[0] for model, cut in pairs]
     wanted = []
     for images in zip(*map(image_sets, models, values, cuts), strict=True):
         one = images[0]
         asked = scores.get(one.name, ()) if isinstance(scores, Mapping) else scores
-        chosen = tuple(
-            one.scores
-            if asked is None
-            else (s for s in SCORES.values() if s.name in asked and s.available_for(one.name))
-        )
+        known = one.scores if asked is None else [s for s in SCORES.values() if s.available_for(one.name)]
+        chosen = tuple(s for s in known if asked is None or s.name in asked)
         if chosen and (sets is None or one.name in sets):
             wanted.append((images, chosen))
     work = bootstrap * sum(len(images[0]) for images, _ in wanted)
-    done = Steps(advance or (lambda steps: None), len(models), max(work, 1))
-    found = []
-    for images, chosen in wanted:
-        known = next((each for each in images if each.patients is not None), images[0])
-        evaluators = [SetEvaluator(each, chosen) for each in images]
-        found.append(_paired_set(known, chosen, evaluators, bootstrap, seed, done))
-    return found
+    done = in_steps(advance, len(models), work)
+    return [_paired_set(images, chosen, bootstrap, seed, done) for images, chosen in wanted]
 
 
 def _paired_set(
-    images: ImageSet,
-    chosen: tuple[ScoreSpec, ...],
-    evaluators: list[SetEvaluator],
-    bootstrap: int,
-    seed: int,
-    done: Steps,
+    models: Sequence[ImageSet], chosen: tuple[ScoreSpec, ...], bootstrap: int, seed: int, done: Callable[[float], None]
 ) -> PairedSet:
-    draws = np.empty((0, len(evaluators) * len(chosen)))
+    images = next((each for each in models if each.patients is not None), models[0])
+    evaluators, draws = [SetEvaluator(each, chosen) for each in models], np.empty((0, len(models), len(chosen)))
+
+    def advance(rows: int) -> None:
+        done(rows * len(images) / len(models))
+
     if bootstrap:
-        share = len(images) / len(evaluators)
-        found = [
-            replicates_of(
-                one, images.cluster, replicates=bootstrap, seed=seed, advance=lambda rows: done.add(rows * share)
-            )
-            for one in evaluators
-        ]
-        draws = np.concatenate(found, axis=1)
-    return PairedSet(
-        images.name,
-        len(images),
-        images.patients,
-        images.positives,
-        chosen,
-        np.array([evaluator.point for evaluator in evaluators]),
-        draws.reshape(-1, len(evaluators), len(chosen)),
-        tuple(evaluator.whole for evaluator in evaluators),
-    )
+        of = partial(replicates_of, cluster=images.cluster, replicates=bootstrap, seed=seed, advance=advance)
+        draws = np.stack([of(one) for one in evaluators], axis=1)
+    point, whole = np.array([one.point for one in evaluators]), tuple(one.whole for one in evaluators)
+    return PairedSet(images.name, len(images), images.patients, images.positives, chosen, point, draws, whole)
 
 
 def notes_on(
@@ -226,20 +199,16 @@ def mean_difference(a: Side, b: Side, degrees: float, level: float = LEVEL) -> P
         return PairTest(difference)
     error = replicate_error(a.draws - b.draws)
     if error > 0 and degrees >= 1:
-        error, degrees = _with_seeds(error, degrees, a, b)
+        parts = [(error**2, degrees)]
+        if a.effects and a.effects.keys() == b.effects.keys():
+            shared = [a.effects[seed] - b.effects[seed] for seed in a.effects]
+            parts.append((sum(e**2 for e in shared), len(shared) - 1.0))
+        else:
+            parts += [a.over_seeds, b.over_seeds]
+        total = sum(variance for variance, _ in parts)
+        error, degrees = math.sqrt(total), total**2 / sum(variance**2 / d for variance, d in parts if variance > 0)
     ends = scaled_interval(difference, error, (-math.inf, math.inf), degrees, level)
     return PairTest(difference, *ends, t_test(difference, error, degrees), None, error, degrees)
-
-
-def _with_seeds(error: float, degrees: float, a: Side, b: Side) -> tuple[float, float]:
-    parts = [(error**2, degrees)]
-    if a.effects and a.effects.keys() == b.effects.keys():
-        shared = [a.effects[seed] - b.effects[seed] for seed in a.effects]
-        parts.append((sum(e**2 for e in shared), len(shared) - 1.0))
-    else:
-        parts += [a.over_seeds, b.over_seeds]
-    total = sum(variance for variance, _ in parts)
-    return math.sqrt(total), total**2 / sum(variance**2 / d for variance, d in parts if variance > 0)
 
 
 def places(better: Bools) -> list[tuple[int, int]]:
@@ -375,11 +344,7 @@ class Aggregate:
 
 
 def aggregate(values: ArrayLike | Sequence[float | None]) -> Aggregate:
-    """Mean and standard error over runs, ddof 1; undefined runs (None, NaN) make the aggregate undefined.
-
-    A run without a value is not dropped without a note, as the released code drops it. The
-    error of one run is NaN. Ensembles that share members are not independent runs: their error is too small.
-    """
+    """Mean and standard error over runs, ddof 1; undefined runs (None, NaN) make the aggregate undefined, and one run has no error."""
     v = np.array([np.nan if x is None else x for x in np.asarray(values, object).tolist()], np.float64)
     if not len(v):
         raise InputError("no runs to aggregate")

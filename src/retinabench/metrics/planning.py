@@ -27,7 +27,7 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -40,12 +40,11 @@ from scipy.special import expit, logit, owens_t
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import BLUE, Document, JsonObject, Row, Tabular, axes_or_new
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.clinical.screening_table import two_by_two
 from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, FrozenThreshold
 from retinabench.metrics.intervals import auroc_error, auroc_interval
 from retinabench.metrics.proportions import binary, clopper_pearson
-from retinabench.metrics.weighted_images import EPS, check_level, cluster_codes, is_positive
+from retinabench.metrics.weighted_images import EPS, Floats, check_level, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Clusters:
         return 1 + (size - 1) * shared * self.correlation
 
 
-def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike | Sequence[Hashable]) -> float:
+def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike) -> float:
     """Return the correlation of a yes/no outcome between images of a patient.
 
     With Y_i successes among the m_i images of patient i, M images, G patients and p = sum Y_i / M:
@@ -103,8 +102,6 @@ def intra_patient_correlation(success: ArrayLike, cluster: ArrayLike | Sequence[
     References:
         Fleiss and Cuzick, The reliability of dichotomous judgments: unequal numbers of judges per subject, Appl. Psychol.
         Meas. 3:537 (1979).
-
-    Shapes: `success` (N,), `cluster` (N,).
     """
     hit = binary(success, "success")
     codes, patients = cluster_codes(cluster)
@@ -184,28 +181,21 @@ def check_share(name: str, value: float) -> None:
         raise InputError(f"the {name} is {value:g}", hint="It lies between 0 and 1.")
 
 
-def images_for_auroc(
-    auroc: float,
-    half_width: float,
-    prevalence: float,
-    clusters: Clusters,
-    level: float = 0.95,
-    variance: float | None = None,
-) -> float:
-    """Return the images, of both classes, whose AUROC has an interval of the stated half-width; `variance` is a pilot's, times its number of patients."""
-    m, q, placements = clusters.images_per_patient, prevalence, replace(clusters, correlation=EYES)
+def images_for_auroc(given: Assumptions, half_width: float, level: float) -> float:
+    """Return the images, of both classes, whose AUROC has an interval of the stated half-width."""
+    auroc, q, clusters, variance = given.auroc, given.prevalence, given.clusters, given.auroc_variance
+    m, placements = clusters.images_per_patient, replace(clusters, correlation=EYES)
     if variance is None:
         of_positives, of_negatives = placement_variances(auroc)
-        variance = of_positives * placements.positive_effect(q) / q + of_negatives * placements.negative_effect(q) / (
-            1 - q
-        )
+        variance = of_positives * placements.positive_effect(q) / q
+        variance += of_negatives * placements.negative_effect(q) / (1 - q)
         variance /= m
     spread = 1 + (m - 1) * (1 - clusters.disease_correlation) * np.array([1 - q, q])
     held = np.minimum(np.array([q, 1 - q]) * spread, 1.0)  # share of the patients with an image of each class
 
     def too_wide(patients: float) -> float:
         of_class = np.maximum(held * patients, 1.0).tolist()
-        low, high = auroc_interval(auroc, math.sqrt(variance / patients), of_class[0], of_class[1], level)
+        low, high = auroc_interval(auroc, math.sqrt(variance / patients), *of_class, level)
         return (high - low) / 2 - half_width
 
     least, most = 2.0, float(MOST)
@@ -242,7 +232,6 @@ def images_for_calibration_slope(predictors: ArrayLike, weight: ArrayLike, width
 
     n = I_a / (SE^2 (I_a I_b - I_ab^2)), with the means I_a of v, I_ab of v x and I_b of v x^2 over the linear predictors x
     and v = p (1 - p).
-    Shapes: `predictors` (K,), `weight` (K,).
     """
     x, w = np.asarray(predictors, np.float64), np.asarray(weight, np.float64)
     v = w / w.sum() * expit(x) * expit(-x)
@@ -377,19 +366,12 @@ def from_pilot(
         clusters = Clusters(float(sizes.mean()), right, disease, float(sizes @ sizes / sizes.sum()))
     ranked = auroc_error(y, part.prob, part.patients)
     own = math.isfinite(ranked.standard_error) and "auroc" not in stated and 0.5 < ranked.auroc < 1
-    rates = {
-        "prevalence": float(y.mean()),
-        "sensitivity": table.sensitivity,
-        "specificity": table.specificity,
-        "auroc": max(ranked.auroc, 0.501),
-    }
+    rates = {"prevalence": float(y.mean()), "auroc": max(ranked.auroc, 0.501)}
+    rates |= {"sensitivity": table.sensitivity, "specificity": table.specificity, **stated}
+    variance = ranked.standard_error**2 * len(np.unique(part.patients)) if own else None
+    x, origin = np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64), f"pilot of {len(part):,} images"
     return Assumptions(
-        **{**rates, **stated},
-        clusters=clusters,
-        threshold=threshold.value,
-        auroc_variance=ranked.standard_error**2 * len(np.unique(part.patients)) if own else None,
-        predictors=np.asarray(logit(np.clip(part.prob, EPS, 1 - EPS)), np.float64),
-        origin=f"pilot of {len(part):,} images",
+        **rates, clusters=clusters, threshold=threshold.value, auroc_variance=variance, predictors=x, origin=origin
     )
 
 
@@ -500,8 +482,8 @@ def plan_study(assumptions: Assumptions, aims: Aims | None = None) -> StudyPlan:
     aims = Aims() if aims is None else aims
     check_level(aims.level)
     given = assumptions
-    of = given.auroc, aims.half_width, given.prevalence, given.clusters, aims.level, given.auroc_variance
-    needed, text = images_for_auroc(*of), f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
+    needed = images_for_auroc(given, aims.half_width, aims.level)
+    text = f"AUROC of {given.auroc:.3g} to within {aims.half_width:g}"
     area = {"auroc": _requirement(given, text, needed, math.nan, "Obuchowski 1998")}
     return StudyPlan(given, aims, _of_rates(given, aims) | area | _of_validation(given), _notes(given))
 
@@ -564,19 +546,17 @@ def _of_validation(given: Assumptions) -> dict[str, Requirement]:
     if cut is None or not 0 < cut < 1:
         sensitivity = min(max(given.sensitivity, 0.01), 0.99)
         cut, _ = threshold_of_sensitivity(given.auroc, q, sensitivity)
-    observed = images_for_observed_over_expected(q)
-    slope = images_for_calibration_slope(points, weight)
-    area = images_for_c_statistic(given.auroc, q)
     benefit = images_for_net_benefit(given.sensitivity, given.specificity, q, cut)
     needed = {
-        "observed_over_expected": ("observed over expected in an interval of width 0.2", observed),
-        "calibration_slope": ("calibration slope in an interval of width 0.2", slope),
-        "c_statistic": ("C-statistic (AUROC) in an interval of width 0.1", area),
-        "net_benefit": (f"standardised net benefit at {cut:.2g} in an interval of width 0.2", benefit),
+        "observed_over_expected": ("observed over expected", 0.2, images_for_observed_over_expected(q)),
+        "calibration_slope": ("calibration slope", 0.2, images_for_calibration_slope(points, weight)),
+        "c_statistic": ("C-statistic (AUROC)", 0.1, images_for_c_statistic(given.auroc, q)),
+        "net_benefit": (f"standardised net benefit at {cut:.2g}", 0.2, benefit),
     }
+    text = "{} in an interval of width {}"
     return {
-        name: _requirement(given, text, images * effect, effect, "Riley et al. 2021")
-        for name, (text, images) in needed.items()
+        name: _requirement(given, text.format(what, width), images * effect, effect, "Riley et al. 2021")
+        for name, (what, width, images) in needed.items()
     }
 
 

@@ -13,7 +13,7 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +23,10 @@ from scipy import special
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
-from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.weighted_images import cluster_codes
+from retinabench.metrics.weighted_images import Bools, Floats, cluster_codes
 
-PRIOR_PATIENTS = (
-    2.0  # weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient
-)
+# Weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient.
+PRIOR_PATIENTS = 2.0
 MOST_VALUES = 8  # of a share that is taken apart
 OTHERS_UNSEEN = 10  # patients who all have the same share; fewer do not show that others have it too
 
@@ -86,9 +84,8 @@ def jeffreys(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tu
 def clustered_proportion(
     success: ArrayLike,
     weight: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable],
+    cluster: ArrayLike,
     level: float = 0.95,
-    *,
     exact: bool = False,
     variance: float = 0.0,
 ) -> Interval:
@@ -122,23 +119,17 @@ def clustered_proportion(
     if not ((y >= 0) & (y <= 1)).all() or not (np.isfinite(w) & (w >= 0)).all():
         raise InputError("successes must lie between 0 and 1, weights must be finite and at least 0")
     order = np.argsort(codes, kind="stable")
-    found = shares_with_ends(
-        y[order][None], w[order], patient_starts(codes[order]), level, exact=exact, variance=variance
-    )
+    of = y[order][None], w[order], patient_starts(codes[order])
+    found = shares_with_ends(*of, level, exact=exact, variance=variance)
     return Interval(*(float(one[0]) for one in found))
 
 
 def effective_images(success: Floats, weight: Floats, codes: NDArray[np.intp], level: float) -> float:
-    """Return the number of independent images that would know a proportion as well as these do; see `clustered_proportion`.
-
-    success (N,) in [0, 1]; weight (N,) > 0; codes (N,) numbers of patients; level of the two-sided interval, or of twice a
-    one-sided test, for which it is used. The number need not be whole.
-    """
+    """Return the number of independent images, not always whole, that would know a proportion as well as these do; see `clustered_proportion`."""
     order = np.argsort(codes, kind="stable")
     sums = proportion_sums(success[order][None], weight[order], patient_starts(codes[order]), level)
-    return float(
-        min(sums.effective[0], weight.sum() ** 2 / (weight @ weight)) if 0 < sums.value[0] < 1 else sums.copies[0]
-    )
+    most = weight.sum() ** 2 / (weight @ weight)
+    return float(min(sums.effective[0], most) if 0 < sums.value[0] < 1 else sums.copies[0])
 
 
 def binary(values: ArrayLike, name: str) -> Bools:
@@ -198,9 +189,8 @@ def proportion_sums(
         tail = (1 + level) / 2
         t, z = special.stdtrit(np.maximum(patients - 1, 1), tail), special.ndtri(tail)
         effective = np.where(patients == images, 1.0, (z / t) ** 2) / np.maximum(inverse, 1e-12)
-        copies = np.where(
-            own < 0.999 * p * (1 - p), np.maximum(copies, effective), copies
-        )  # no bound of a perfect record
+        shares = own < 0.999 * p * (1 - p)  # no bound of a perfect record
+        copies = np.where(shares, np.maximum(copies, effective), copies)
     return Sums(p, effective, copies, patients)
 
 
@@ -227,7 +217,6 @@ def shares_with_ends(
     weight: ArrayLike,
     starts: NDArray[np.intp],
     level: float = 0.95,
-    *,
     exact: bool = False,
     variance: float = 0.0,
 ) -> tuple[Floats, Floats, Floats]:
@@ -280,15 +269,13 @@ def _combined(
 
 
 def combined_proportions(
-    parts: Sequence[tuple[float, ArrayLike]], cluster: ArrayLike | Sequence[Hashable], weight: Floats | None = None
+    parts: Sequence[tuple[float, ArrayLike]], cluster: ArrayLike, weight: Floats | None = None
 ) -> Interval:
     """Return a linear combination of proportions of the same weighted images, with its clustered 95 % interval.
 
     With proportions p_k of ends l_k and u_k and correlations r_jk of their patients' residuals, the lower end of sum c_k p_k is
     its value less sqrt(sum_jk s_j s_k r_jk d_j d_k), where d_k = |c_k| (p_k - l_k) and s_k = 1 for c_k > 0, and
     |c_k| (u_k - p_k) and -1 else.
-
-    Shapes: `parts` (N,), `cluster` (N,), `weight` (N,).
     """
     codes, patients = cluster_codes(cluster)
     w = np.ones(len(codes)) if weight is None else weight

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import Roc
 from retinabench.metrics.image_sets import REFERRED, SetScores
 from retinabench.metrics.referral_curves import Curve
 from retinabench.metrics.registry import ScoreValue
+from retinabench.metrics.weighted_images import Bools, Floats
 from retinabench.predictions.table import Predictions
 
 Index = NDArray[np.intp]
@@ -44,7 +44,6 @@ def referral_curve(
     prob: ArrayLike,
     uncertainty: ArrayLike,
     metric: str,
-    *,
     oracle: bool = False,
     order: ArrayLike | None = None,
 ) -> Curve:
@@ -56,9 +55,9 @@ def referral_curve(
     y, p = np.asarray(label), np.asarray(prob)
     rows = order_of(uncertainty) if order is None else np.asarray(order)
     if metric == "accuracy":
-        value = accuracy_curve(y == (p > 0.5), rows, oracle)
+        value = mean_curve(y == (p > 0.5), rows, 1.0, oracle)
     elif metric == "nll":
-        value = loss_curve(losses(y, p), rows, oracle)
+        value = mean_curve(losses(y, p), rows, 0.0, oracle)
     elif metric in ("auroc", "auprc"):
         value = ranking_curve(y, p, rows, metric, oracle)
     else:
@@ -89,20 +88,13 @@ def _log_loss(y: NDArray[np.generic], p: NDArray[np.floating], eps: float) -> Fl
     return np.asarray(-np.log(np.where(y == 1, clipped, other) / (clipped + other)))
 
 
-def accuracy_curve(right: ArrayLike, order: Index, oracle: bool = False) -> Floats:
-    """Return the accuracy of the retained at every count. Shapes: `right` (N,), `order` (N,)."""
-    sums = np.concatenate(([0.0], np.cumsum(np.asarray(right)[order])))[::-1]
+def mean_curve(values: ArrayLike, order: Index, of_referred: float, oracle: bool) -> Floats:
+    """Return the mean value (N,) of the retained at every count; that of a referred image where all are referred, or by the oracle everywhere."""
+    sums = np.append(np.cumsum(np.asarray(values)[order])[::-1], 0.0)
     n = len(sums) - 1
     if oracle:
-        return np.asarray((sums + np.arange(n + 1)) / n)
-    return np.append(sums[:-1] / np.arange(n, 0, -1), 1.0)
-
-
-def loss_curve(loss: ArrayLike, order: Index, oracle: bool = False) -> Floats:
-    """Return the mean loss of the retained at every count, 0 where all are referred. Shapes: `loss` (N,), `order` (N,)."""
-    sums = np.append(np.cumsum(np.asarray(loss)[order])[::-1], 0.0)
-    n = len(sums) - 1
-    return np.asarray(sums / (n if oracle else np.append(np.arange(n, 0, -1), 1)))
+        return np.asarray((sums + of_referred * np.arange(n + 1)) / n)
+    return np.append(sums[:-1] / np.arange(n, 0, -1), of_referred)
 
 
 def _buckets(n: int) -> Index:
@@ -114,7 +106,6 @@ def ranking_curve(label: ArrayLike, prob: ArrayLike, order: Index, metric: str, 
 
     From the most certain end: while one class is left and all predictions are correct, the value is 1. The first set that is not so
     ends this for good; from there an AUROC of one class counts 0, as does a set without images.
-    Shapes: `label` (N,), `prob` (N,), `order` (N,).
     """
     y, p = np.asarray(label)[order], np.asarray(prob)[order]
     n = len(y)
@@ -170,7 +161,6 @@ def ece(label: ArrayLike, prob: ArrayLike, bins: int = 15) -> float:
 
     The model says 0 where the two classes tie. Sums run over the images in their order, as does the original's; its last sum
     runs in packets of four, which decides the last bit.
-    Shapes: `label` (N,), `prob` (N,).
     """
     count, right, sure = ece_bins(label, prob, bins)
     held = count > 0
@@ -224,11 +214,8 @@ def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, S
         raise InputError(f"the seed is {seed}", hint=hint)
     shifted = test.domain == "shifted"
     near, far = np.flatnonzero(~shifted), np.flatnonzero(shifted)
-    sets = {
-        name: _set(test.take(rows), uncertainty[rows])
-        for name, rows in (("in_domain", near), ("shifted", far))
-        if len(rows)
-    }
+    parts = {"in_domain": near, "shifted": far}
+    sets = {name: _set(test.take(rows), uncertainty[rows]) for name, rows in parts.items() if len(rows)}
     if len(sets) == 2:
         rows = np.concatenate([near, far])  # the released joint set is the in-domain images, then the shifted ones
         joint, values, is_far = test.take(rows), uncertainty[rows], shifted[rows]
@@ -241,43 +228,33 @@ def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, S
 def _set(part: Predictions, values: Floats, more: Mapping[str, float | None] | None = None) -> SetScores:
     y, p = part.label, part.prob
     curves = {metric: referral_curve(y, p, values, metric) for metric in METRICS}
-    scores = {
-        "accuracy": float(np.mean(y == (p > 0.5))),
-        "auroc": auroc(y, p),
-        "auprc": auprc(y, p),
-        "nll": nll(y, p),
-        "ece_top_label": ece(y, p),
-    }
-    return _results(part, scores, curves, more or {})
+    scores = {"accuracy": float(np.mean(y == (p > 0.5))), "auroc": auroc(y, p), "auprc": auprc(y, p)}
+    return _results(part, scores | {"nll": nll(y, p), "ece_top_label": ece(y, p)}, curves, more or {})
 
 
 def _balanced(joint: Predictions, values: Floats, far: Bools, seed: int) -> SetScores:
     """Accuracy and NLL over the duplicated rows; AUROC and AUPRC over the joint set as it is, a fault of the original."""
     rows = balanced_rows(far, seed)
     y, p = joint.label, joint.prob
-    curves = {metric: referral_curve(y[rows], p[rows], values[rows], metric) for metric in ("accuracy", "nll")} | {
-        metric: referral_curve(y, p, values, metric) for metric in ("auroc", "auprc")
-    }
+    of = {metric: rows if metric in ("accuracy", "nll") else slice(None) for metric in METRICS}
+    curves = {metric: referral_curve(y[held], p[held], values[held], metric) for metric, held in of.items()}
     return _results(joint, {}, curves, {})
 
 
 def _results(
     part: Predictions, scores: Mapping[str, float | None], curves: Mapping[str, Curve], more: Mapping[str, float | None]
 ) -> SetScores:
-    areas = {f"referral_{metric}_area": curve.area for metric, curve in curves.items()}
-    return SetScores(
-        len(part),
-        None if part.patient_id is None else len(np.unique(part.patient_id)),
-        int(part.label.sum()),
-        {
-            name: ScoreValue(np.nan, why="one class only") if value is None else ScoreValue(value)
-            for name, value in {**scores, **areas, **more}.items()
-        },
-        referral={
-            metric: {f"{r:g}": float(curve.value[int(r * (len(curve.value) - 1))]) for r in REFERRED}
-            for metric, curve in curves.items()
-        },
-    )
+    values = {**scores, **{f"referral_{metric}_area": curve.area for metric, curve in curves.items()}, **more}
+    found = {
+        name: ScoreValue(np.nan, why="one class only") if value is None else ScoreValue(value)
+        for name, value in values.items()
+    }
+    referral = {
+        metric: {f"{r:g}": float(curve.value[int(r * (len(curve.value) - 1))]) for r in REFERRED}
+        for metric, curve in curves.items()
+    }
+    patients = None if part.patient_id is None else len(np.unique(part.patient_id))
+    return SetScores(len(part), patients, int(part.label.sum()), found, referral)
 
 
 def balanced_rows(shifted: ArrayLike, seed: int | np.random.RandomState) -> Index:
@@ -294,7 +271,6 @@ def rebalanced_rows(grade: ArrayLike, seed: int | np.random.RandomState, size: i
     """Return rows drawn with replacement so that grades are as frequent as in the EyePACS test set (paper B.5).
 
     Grades are drawn in the order in which they first appear, int(proportion x size) of each: 9,997 of 10,000.
-    Shapes: `grade` (N,).
     """
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
     grades = np.asarray(grade)

@@ -23,10 +23,9 @@ from scipy.optimize import isotonic_regression
 from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.calibration import logistic_fit
 from retinabench.metrics.clinical.groups import group_labels
-from retinabench.metrics.weighted_images import EPS, Cases
+from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats
 from retinabench.predictions.table import Predictions
 
 Map = Callable[[Floats], Floats]

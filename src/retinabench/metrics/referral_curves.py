@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retinabench.core.results import BLUE, Row, Tabular, axes_or_new
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import precision
 from retinabench.metrics.ordered_pairs import Pairs
-from retinabench.metrics.weighted_images import SLACK, Cases, Index, Points, Weighted, harmonic, ratio
+from retinabench.metrics.weighted_images import SLACK, Bools, Cases, Floats, Index, Points, Weighted, harmonic, ratio
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,10 +87,10 @@ class Curve(Tabular):
     why: str | None = None
     exact: Bools | None = None
 
-    def at(self, referred: float) -> float:
+    def at(self, referred: float, of: Literal["value", "positives", "negatives"] = "value") -> float:
         """Value where at least this fraction is referred: the nearest count that does not retain more."""
         later = np.flatnonzero(self.referred >= referred - 1e-9)
-        return float(self.value[later[0]]) if len(later) else np.nan
+        return float(getattr(self, of)[later[0]]) if len(later) else np.nan
 
     def records(self) -> list[Row]:
         names = ("referred", "value", "positives", "negatives")
@@ -263,7 +262,7 @@ def _ordered_pairs(w: Weighted) -> tuple[Floats, tuple[Index, Floats] | None]:
     """`Pairs.cumulate` of whole weights (..., B+1), of two tails by three sums of integers; and the blocks (M,) of both classes
     with the pairs inside them (..., M).
     """
-    index, label, ends = w.cases.index(Pairs), w.cases.label, w.cases.ends
+    index, label, ends = w.cases.derived(Pairs), w.cases.label, w.cases.ends
     inner = index.inner
     if not index.tails:
         pairs, inside = index.cumulate(w.weight, whole=True)
@@ -306,7 +305,7 @@ def _auroc(w: Weighted) -> Floats:
 
     Pairs between it and the blocks before grow as f, pairs inside it as f^2.
     """
-    total, inside = w.cases.index(Pairs).cumulate(w.weight, whole=w.whole)
+    total, inside = w.cases.derived(Pairs).cumulate(w.weight, whole=w.whole)
     before, gained = w.at_points.split(total)
     fraction = w.at_points.fraction
     if inside is None:  # no ties: a block is one image
@@ -373,7 +372,7 @@ class _Entered:
     """Masses at or above every distinct probability of a positive: of positives, and of all; and of positives at it."""
 
     def __init__(self, w: Weighted) -> None:
-        ranks = w.cases.index(_ranks)
+        ranks = w.cases.derived(_ranks)
         self.rank, self.size = ranks.steps - ranks.rank, ranks.steps
         self.weight, self.label = w.weight, w.cases.label
         self.entered = 0
@@ -479,7 +478,8 @@ def _two_tails(cases: Cases) -> tuple[Index, Index] | None:
     ranking, blocks = cases.by_prob, len(cases.ends)
     block = cases.block[ranking.order]
     starts = np.append(0, ranking.ends[:-1] + 1)
-    if not cases.index(Pairs).tails or (np.minimum.reduceat(block, starts) < np.maximum.reduceat(block, starts)).any():
+    mixed = (np.minimum.reduceat(block, starts) < np.maximum.reduceat(block, starts)).any()
+    if mixed or not cases.derived(Pairs).tails:
         return None
     low = ranking.values < cases.prob[-1]
     held = [np.cumsum(np.bincount(block[starts[part]], minlength=blocks)) for part in (~low, low)]
@@ -542,11 +542,11 @@ def _ranks(cases: Cases) -> _Ranks:
 
 def _coarse_precision(w: Weighted, at: Points) -> Floats:
     """(R, M) average precision of the retained at M ascending points of every row, NaN where no positive image is retained."""
-    ranks = w.cases.index(_ranks)
+    ranks = w.cases.derived(_ranks)
     block, fraction = at.block, at.fraction
     rows, number = block.shape
     if ranks.steps > MANY_STEPS:
-        tails = w.cases.index(_two_tails)
+        tails = w.cases.derived(_two_tails)
         if tails is not None:
             return _precision_of_tails(w, at, tails)
         if rows > 1:

@@ -19,9 +19,8 @@ import numpy as np
 
 from retinabench.core.registry import Registry
 from retinabench.metrics import calibration, classification, intervals, referral_curves
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.proportions import Interval
-from retinabench.metrics.weighted_images import Weighted
+from retinabench.metrics.weighted_images import Floats, Weighted
 
 Direction = Literal["higher", "lower", ""]
 Needs = Literal["", "classes", "retained", "positives", "negatives", "errors", "domains"]
@@ -135,10 +134,10 @@ def _area(
     metric: str,
     label: str,
     direction: Direction,
+    unit: str,
+    version: int,
+    needs: Needs,
     interval: intervals.IntervalMethod,
-    unit: str = "",
-    version: int = 2,
-    needs: Needs = "",
 ) -> ScoreSpec:
     function = partial(referral_curves.area_of, metric=metric)
     return _score(f"referral_{metric}_area", label, direction, unit, version, function, needs, interval=interval)
@@ -228,13 +227,13 @@ _BUILTIN = (
         "specificity", "Specificity", "higher", "", 2, classification.specificity_of, "negatives",
         interval=intervals.Proportion(lambda w: (~w.cases.called, w.negative)),
     ),
-    _area("accuracy", "Referral accuracy area", "higher", intervals.Loss(intervals.pseudo_of_aurc, 1.0, 1.0)),
+    _area("accuracy", "Referral accuracy area", "higher", "", 2, "", intervals.Loss(intervals.pseudo_of_aurc, 1.0, 1.0)),
     _area(
-        "nll", "Referral NLL area", "lower",
-        intervals.Loss(partial(intervals.pseudo_of_probability, loss="log", area=True), of="retained"), "nats",
+        "nll", "Referral NLL area", "lower", "nats", 2, "",
+        intervals.Loss(partial(intervals.pseudo_of_probability, loss="log", area=True), of="retained"),
     ),
-    _area("auroc", "Referral AUROC area", "higher", _ranked_retained("both"), "", 3, "retained"),
-    _area("auprc", "Referral AUPRC area", "higher", _ranked_retained("positive"), "", 3, "retained"),
+    _area("auroc", "Referral AUROC area", "higher", "", 3, "retained", _ranked_retained("both")),
+    _area("auprc", "Referral AUPRC area", "higher", "", 3, "retained", _ranked_retained("positive")),
     _score("rc_index", "RC-Index@0.9", "higher", "", 2, classification.rc_index_of, interval=intervals.Scaled(of="errors")),
     _score("aurc", "AURC", "lower", "", 2, classification.aurc_of, interval=_AURC),
     _score("e_aurc", "E-AURC", "lower", "", 2, classification.e_aurc_of, interval=intervals.Loss(intervals.pseudo_of_e_aurc, of="errors")),

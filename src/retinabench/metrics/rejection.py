@@ -21,13 +21,12 @@ from scipy.special import ndtri
 
 from retinabench.core.results import Document
 from retinabench.core.seeds import numpy_generator
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import RC_GRID, accuracy_at, rc_area
 from retinabench.metrics.decisions import compared_uncertainties, referral_uncertainty
 from retinabench.metrics.intervals import holm
 from retinabench.metrics.paired import LEVEL, Aggregate, Methods, PairTest, aggregate, paired_sets
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.weighted_images import Cases, Weighted
+from retinabench.metrics.weighted_images import Cases, Floats, Weighted
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions
 
@@ -92,42 +91,34 @@ def _rises_and_fall(curves: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Rejection(Document):
-    """What one uncertainty is worth: its RC-Index, the same over folds, how steadily its curve rises, and the first one minus it.
-
-    index, low, high: of all images. folds: mean and standard error over folds. vertical: RC-Index of the vertical average.
-    curve: (M,) that average at `REMOVED`. difference: of the indices, with its interval and Holm's p-value; NaN of the first.
-    """
+    """What one uncertainty is worth: its RC-Index, the same over folds, how steadily its curve rises, and the first one minus it."""
 
     _hidden = ("curve",)
 
-    index: float
+    index: float  # of all images
     low: float
     high: float
     folds: Aggregate
-    vertical: float
+    vertical: float  # RC-Index of the vertical average
     steadiness: Steadiness
-    curve: Floats
-    difference: PairTest
+    curve: Floats  # (M,) that average at `REMOVED`
+    difference: PairTest  # of the indices; NaN of the first
     p_holm: float
 
 
 @dataclass(frozen=True)
 class Rejections(Document):
-    """The uncertainties of a model on one set, in the order in which they were asked for.
-
-    scores: mean and standard error over folds of some scores. oracle: RC-Index of the vertical
-    average where all wrong predictions are removed first. Random order has an RC-Index of 0; its 95 % limits are `random` (2, M).
-    """
+    """The uncertainties of a model on one set, in the order in which they were asked for."""
 
     _hidden = ("oracle_curve", "random")
 
     images: int
     folds: int
-    scores: dict[str, Aggregate]
+    scores: dict[str, Aggregate]  # over folds
     uncertainties: dict[str, Rejection]
-    oracle: float
+    oracle: float  # RC-Index of the vertical average where all wrong predictions are removed first
     oracle_curve: Floats
-    random: Floats
+    random: Floats  # (2, M) 95 % limits of a random order, whose RC-Index is 0
 
 
 def compare_uncertainties(
@@ -167,29 +158,16 @@ def _on_set(
     weighted = {name: _weighted(part, each, rows, threshold) for name, each in values.items()}
     rejections = {}
     for m, (name, folds) in enumerate(weighted.items()):
-        ends = methods.ends(m, LEVEL)
-        rejections[name] = Rejection(
-            index=float(one.point[m, 0]),
-            low=ends.low,
-            high=ends.high,
-            folds=aggregate([SCORES[SCORE](w) for w in folds]),
-            vertical=float(rc_area(RC_GRID, vertical_accuracy(folds, RC_GRID))),
-            steadiness=steadiness(folds, seed),
-            curve=vertical_accuracy(folds, REMOVED),
-            difference=tests[m - 1] if m else PairTest(np.nan),
-            p_holm=p[m],
-        )
+        ends, over_folds = methods.ends(m, LEVEL), aggregate([SCORES[SCORE](w) for w in folds])
+        vertical = float(rc_area(RC_GRID, vertical_accuracy(folds, RC_GRID)))
+        rising = steadiness(folds, seed), vertical_accuracy(folds, REMOVED)
+        difference = tests[m - 1] if m else PairTest(np.nan)
+        rejections[name] = Rejection(float(one.point[m, 0]), *ends[:2], over_folds, vertical, *rising, difference, p[m])
     first = next(iter(weighted.values()))
     best = [w.cases.reordered(w.cases.error).weighted() for w in first]
-    return Rejections(
-        images=len(part),
-        folds=len(rows),
-        scores=means,
-        uncertainties=rejections,
-        oracle=float(rc_area(RC_GRID, vertical_accuracy(best, RC_GRID))),
-        oracle_curve=vertical_accuracy(best, REMOVED),
-        random=np.stack(random_band(first, REMOVED, LEVEL)),
-    )
+    oracle, curve = float(rc_area(RC_GRID, vertical_accuracy(best, RC_GRID))), vertical_accuracy(best, REMOVED)
+    band = np.stack(random_band(first, REMOVED, LEVEL))
+    return Rejections(len(part), len(rows), means, rejections, oracle, curve, band)
 
 
 def rows_of_folds(part: Predictions) -> list[NDArray[np.intp]]:

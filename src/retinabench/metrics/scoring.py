@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of, set_calibration
 from retinabench.metrics.classification import (
     accuracy_of,
@@ -44,11 +43,12 @@ from retinabench.metrics.weighted_images import (
     EPS,
     MANY,
     Cases,
-    Steps,
+    Floats,
     Weighted,
     check_level,
     check_seed,
     cluster_bootstrap,
+    in_steps,
     one_blas_thread,
     ratio,
 )
@@ -144,7 +144,10 @@ def _scores_and_replicates(
     predictions = held.pop()
     seed, rules = settings.seed, settings.rules
     cut = frozen_threshold(predictions, settings.threshold, rules)
-    test = _test_split(predictions)
+    test = predictions.select(split="test")
+    if test is None:
+        hint = "Scores are of the test split; leave the column 'split' out if all images belong to it."
+        raise InputError("holds no gradable image of the test split", file=predictions.source, hint=hint)
     values, name = referral_uncertainty(test, settings.uncertainty, exact=rules == "published", threshold=cut.value)
     notes = [*test.notes, *_leaks(predictions, test), *_notes(test, values, name, cut)]
     sets: Mapping[str, SetScores]
@@ -230,14 +233,6 @@ def frozen_threshold(
     return asked.freeze(predictions)
 
 
-def _test_split(predictions: Predictions) -> Predictions:
-    test = predictions.select(split="test")
-    if test is None:
-        hint = "Scores are of the test split; leave the column 'split' out if all images belong to it."
-        raise InputError("holds no gradable image of the test split", file=predictions.source, hint=hint)
-    return test
-
-
 def _leaks(predictions: Predictions, test: Predictions) -> list[str]:
     """A warning if patients are in both splits, such as the right eye in one and the left eye in the other."""
     validation = predictions.select(split="validation")
@@ -254,13 +249,12 @@ def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
         scores = sets[name].scores if name in sets else {}
         if "auroc" in scores:
             notes += inversion_notes(name, scores["auroc"].value, scores["auroc"].high)
-        if ordered_by == "own" and "failure_auroc" in scores:
-            value, high = scores["failure_auroc"].value, scores["failure_auroc"].high
-            if value < 0.4 and high < 0.5:
-                notes.append(
-                    f"WARNING: the column 'uncertainty' looks inverted: {SET_LABELS[name]} failure AUROC {value:.2f} is far below "
-                    "0.5. Larger values must mean less certain images: a confidence needs its sign changed"
-                )
+        own = scores.get("failure_auroc") if ordered_by == "own" else None
+        if own is not None and own.value < 0.4 and own.high < 0.5:
+            notes.append(
+                f"WARNING: the column 'uncertainty' looks inverted: {SET_LABELS[name]} failure AUROC {own.value:.2f} is far below "
+                "0.5. Larger values must mean less certain images: a confidence needs its sign changed"
+            )
     return notes
 
 
@@ -286,10 +280,8 @@ def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -
     ordered = np.sort(values)
     distinct = int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
     if distinct < len(values):
-        notes.append(
-            f"{len(values):,} images have {distinct:,} distinct "
-            f"{'uncertainty' if distinct == 1 else 'uncertainties'}: ties are shared evenly"
-        )
+        what = "uncertainty" if distinct == 1 else "uncertainties"
+        notes.append(f"{len(values):,} images have {distinct:,} distinct {what}: ties are shared evenly")
     return notes
 
 
@@ -330,8 +322,7 @@ def scored_sets(
     sets: list[ImageSet], validation: Predictions | None, bootstrap: _Bootstrap, advance: Callable[[int], None] | None
 ) -> dict[str, SetScores]:
     """Return the scores of every set. The list is emptied: the indexes of a million images take several hundred megabytes."""
-    work = bootstrap.replicates * sum(map(len, sets))
-    done = Steps(advance or (lambda steps: None), bootstrap.replicates, max(work, 1))
+    done = in_steps(advance, bootstrap.replicates, bootstrap.replicates * sum(map(len, sets)))
     scored: dict[str, SetScores] = {}
     with one_blas_thread():
         while sets:
@@ -340,12 +331,15 @@ def scored_sets(
     return scored
 
 
-def _scored(images: ImageSet, validation: Predictions | None, bootstrap: _Bootstrap, done: Steps) -> SetScores:
+def _scored(
+    images: ImageSet, validation: Predictions | None, bootstrap: _Bootstrap, done: Callable[[float], None]
+) -> SetScores:
     seed, level = bootstrap.seed, bootstrap.level
     whole = images.whole
     curves = {metric: referral_curves.curve_of(whole, metric) for metric in MAIN_CURVES}
     referral = {metric: {f"{r:g}": curve.at(r) for r in REFERRED} for metric, curve in curves.items()}
-    retained = {f"{r:g}": _retained_images(curves["accuracy"], r) for r in REFERRED}
+    classes = ("positives", "negatives")
+    retained = {f"{r:g}": {name: curves["accuracy"].at(r, name) for name in classes} for r in REFERRED}
     del curves
     point = np.array([spec(whole) for spec in images.scores])
     draws = _replicates(images, point, bootstrap, done)
@@ -360,36 +354,17 @@ def _scored(images: ImageSet, validation: Predictions | None, bootstrap: _Bootst
     baseline = None
     if images.name != "balanced":
         baseline = baseline_of(whole, validation, bootstrap=bootstrap.replicates, seed=seed, level=level)
-    orders = {"random": np.zeros(len(images)), "oracle": images.cases.error}
     cases, weight = images.cases, whole.weight
     del whole
-    return SetScores(
-        len(images),
-        images.patients,
-        images.positives,
-        scores,
-        referral=referral,
-        calibration=calibration,
-        retained=retained,
-        controls={
-            control: {name: float(SCORES[name](w)) for name in CONTROLS}
-            for control, order in orders.items()
-            for w in [cases.reordered(order).weighted(weight)]
-        },
-        baseline=baseline,
-    )
+    controls = {}
+    for control, order in (("random", np.zeros(len(images))), ("oracle", cases.error)):
+        w = cases.reordered(order).weighted(weight)
+        controls[control] = {name: float(SCORES[name](w)) for name in CONTROLS}
+    sizes = len(images), images.patients, images.positives
+    return SetScores(*sizes, scores, referral, calibration, retained, controls, baseline)
 
 
-def _retained_images(curve: Curve, referred: float) -> dict[str, float]:
-    """The images of each class that are retained where at least this fraction is referred; NaN where none is."""
-    later = np.flatnonzero(curve.referred >= referred - 1e-9)
-    return {
-        name: float(images[later[0]]) if len(later) else np.nan
-        for name, images in (("positives", curve.positives), ("negatives", curve.negatives))
-    }
-
-
-def _replicates(images: ImageSet, point: Floats, bootstrap: _Bootstrap, done: Steps) -> Floats:
+def _replicates(images: ImageSet, point: Floats, bootstrap: _Bootstrap, done: Callable[[float], None]) -> Floats:
     """The bootstrap replicates (R, K) of the scores whose intervals need them, NaN of the others; those wanted are kept."""
     draws = np.full((bootstrap.replicates, len(point)), np.nan)
     if not bootstrap.replicates:
@@ -397,14 +372,11 @@ def _replicates(images: ImageSet, point: Floats, bootstrap: _Bootstrap, done: St
     columns = [k for k, spec in enumerate(images.scores) if spec.interval.resampled]
     wanted = bootstrap.wanted if images.name != "balanced" else ()
     whole = images.whole
-    evaluator = SetEvaluator(
-        images,
-        [*(images.scores[k] for k in columns), *wanted],
-        np.append(point[columns], [spec(whole) for spec in wanted]),
-    )
+    points = np.append(point[columns], [spec(whole) for spec in wanted])
+    evaluator = SetEvaluator(images, [*(images.scores[k] for k in columns), *wanted], points)
     values = replicates_of(
         evaluator, images.cluster, replicates=bootstrap.replicates, seed=bootstrap.seed, workers=bootstrap.workers,
-        advance=lambda rows: done.add(rows * len(images)),
+        advance=lambda rows: done(rows * len(images)),
     )  # fmt: skip
     draws[:, columns] = values[:, : len(columns)]
     if wanted:
@@ -435,21 +407,16 @@ def baseline_of(
         draws = cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
         methods = SCORES["net_benefit_gain"].interval, SCORES["brier_skill"].interval
         ends = [one.ends([w], v, d, level) for one, v, d in zip(methods, (gain, skill), draws.T, strict=True)]
-    return Baseline(
-        "referable" if w.positives > w.negatives else "not referable",
-        float(max(w.positives, w.negatives) / w.total),
-        Interval(gain, ends[0].low, ends[0].high),
-        Interval(skill, ends[1].low, ends[1].high),
-        len(np.unique(codes[positive])),
-        cases.threshold,
-        _corrected(w, validation),
-    )
+    answer = "referable" if w.positives > w.negatives else "not referable"
+    share, ill = float(max(w.positives, w.negatives) / w.total), len(np.unique(codes[positive]))
+    benefit_gain, brier_skill = (Interval(v, one.low, one.high) for v, one in zip((gain, skill), ends, strict=True))
+    return Baseline(answer, share, benefit_gain, brier_skill, ill, cases.threshold, _corrected(w, validation))
 
 
 def _corrected(w: Weighted, validation: Predictions | None) -> PriorCorrection | None:
     for split, source in (("validation", validation), ("test", None)):
         fitted_on = w if source is None else Cases(source.label, source.prob).weighted()
-        offset = calibration_line_of(fitted_on).in_the_large
+        offset = fitted_on.derived(calibration_line_of).in_the_large
         if np.isfinite(offset) and (source is not None or split == "test"):
             break
     if not np.isfinite(offset):
@@ -545,10 +512,8 @@ def predict(estimator: Estimator, split: Split) -> Predictions:
             images = images.astype(np.float32) / np.float32(255)
         answer = estimator(images)
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise InputError(
-                f"the estimator returned {type(answer).__name__} for batch {number}",
-                hint="It must return (mean, uncertainty), one number per image each.",
-            )
+            hint = "It must return (mean, uncertainty), one number per image each."
+            raise InputError(f"the estimator returned {type(answer).__name__} for batch {number}", hint=hint)
         means.append(_per_image("mean", answer[0], len(images), number))
         uncertainties.append(_per_image("uncertainty", answer[1], len(images), number))
     seen, expected = sum(map(len, means)), len(np.asarray(split.label))
@@ -557,13 +522,8 @@ def predict(estimator: Estimator, split: Split) -> Predictions:
     if not seen:
         raise InputError("the split holds no images")
     known = {name: values for name in OF_SPLITS if (values := getattr(split, name, None)) is not None}
-    return Predictions(
-        np.asarray(split.image_id),
-        np.asarray(split.label),
-        np.concatenate(means),
-        uncertainty=np.concatenate(uncertainties),
-        **known,
-    )
+    known["uncertainty"] = np.concatenate(uncertainties)
+    return Predictions(np.asarray(split.image_id), np.asarray(split.label), np.concatenate(means), **known)
 
 
 def _per_image(name: str, values: ArrayLike, images: int, batch: int) -> Floats:

@@ -20,10 +20,9 @@ import numpy as np
 from scipy.special import expit, logit, stdtrit
 
 from retinabench.core.results import Document
-from retinabench.metrics.arrays import Floats
-from retinabench.metrics.calibration import logistic_covariance, logistic_fit
+from retinabench.metrics.calibration import logistic_covariance, logistic_curvature, logistic_fit
 from retinabench.metrics.intervals import patients_of
-from retinabench.metrics.weighted_images import EPS, Weighted
+from retinabench.metrics.weighted_images import EPS, Floats, Weighted
 
 KNOTS = (0.05, 0.35, 0.65, 0.95)
 FEWEST_DEGREES = 11  # patients with a wrong call less the four terms of the curve
@@ -92,15 +91,11 @@ def _calibrated_ici(
     # A thousand images stand for all of them in the thousand curves.
     thousand = _spline(np.quantile(design[:, 1], (np.arange(AT_MOST) + 0.5) / AT_MOST), knots)
     perfect = np.eye(terms)[1]
-    effect = max(float(np.trace(_curvature(w, design, beta) @ covariance)) / terms, 1.0)
-    root = np.linalg.svd(effect * np.linalg.pinv(_curvature(w, design, perfect)))
+    there, here = (logistic_curvature(w, design, one, 0.0)[1] for one in (beta, perfect))
+    effect = max(float(np.trace(there @ covariance)) / terms, 1.0)
+    root = np.linalg.svd(effect * np.linalg.pinv(here))
     noise = np.random.default_rng(0x1C1).normal(size=(DRAWS, terms)) * np.sqrt(root.S) @ root.U.T
     return float(np.quantile(_distances(thousand, perfect + noise).mean(axis=1), level))
-
-
-def _curvature(w: Weighted, design: Floats, beta: Floats) -> Floats:
-    mean = np.asarray(expit(design @ beta), np.float64)
-    return (design * (w.weight * mean * (1 - mean))[:, None]).T @ design
 
 
 def _distances(design: Floats, betas: Floats) -> Floats:

@@ -26,16 +26,15 @@ draws *clusters* (patients) with replacement and hands a statistic the multiplic
 
 Threads and not processes: NumPy lets other threads run while it computes on large arrays, the images and their indexes are in
 memory once, and a script needs no guard around its main part. Blocks depend on the size of the problem only, and each
-uses one BLAS thread, so that no result depends on the number of threads. (BLAS threads also spin while they wait: a
-product of two vectors of 45,000 numbers made several cores busy for nothing.)
+uses one BLAS thread, so that no result depends on the number of threads.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from functools import cache, cached_property, lru_cache
 from typing import Any, TypeVar
 
@@ -43,10 +42,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-from retinabench.core.errors import InputError
-from retinabench.metrics.arrays import Bools, Floats
+from retinabench.core.errors import Advance, InputError
 from retinabench.predictions.check import numbered
 
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 Index = NDArray[np.integer[Any]]
 Built = TypeVar("Built")
 SLACK = 1e-12  # of the total mass: a point that misses a block's end by rounding is at the end
@@ -110,12 +110,26 @@ class RankedImages:
         return sums if len(self.ends) == len(self.order) else np.take(sums, self.edges, axis=-1)
 
 
-class Cases:
+class _Derived:
+    """Keeps what is derived from an object."""
+
+    def __init__(self) -> None:
+        self._derived: dict[Hashable, Any] = {}
+
+    def derived(self, build: Callable[..., Built], *more: Hashable) -> Built:
+        """Return `build(self, *more)`, computed once: what several scores, or several weightings, need."""
+        if (build, more) not in self._derived:
+            self._derived[build, more] = build(self, *more)
+        built: Built = self._derived[build, more]
+        return built
+
+
+class Cases(_Derived):
     """N images with label, probability and uncertainty, sorted by uncertainty (then probability and label).
 
     Attributes are in sorted order; `order` (N,) leads from there to the rows given. `ends` (B,) is the last image of
     each block of equal uncertainty, `edges` (B+1,) where blocks begin, and N. `called` (N,): the model calls the image positive. `error` (N,): that is wrong.
-    Shapes: all (N,). Without `uncertainty` it is 0; without `patient` each image is its own; `shifted` is of joint sets only.
+    Shapes: all (N,). Without `uncertainty` it is 0; without `patient` each image is its own; `shifted` is True in joint sets only.
     """
 
     grade_error: Floats  # of `grades.GradedCases` alone: (N,) error of the called grade
@@ -136,18 +150,18 @@ class Cases:
             raise InputError(problem, hint="Give one value per image, at least one image.")
         if not (np.isin(y, (0, 1)).all() and ((p >= 0) & (p <= 1)).all() and np.isfinite(u).all()):
             raise InputError("label must be 0 or 1, prob in [0, 1] and uncertainty finite")
+        super().__init__()
         order = np.lexsort((y, p, u))
         self.patient = as_index((np.arange(len(p)) if patient is None else np.asarray(patient, np.intp))[order])
         self.order = as_index(order)
         self.label: Bools = (y == 1)[self.order]
         self.prob, self.uncertainty = p[self.order], u[self.order]
-        self.shifted: Bools | None = None if shifted is None else np.asarray(shifted, bool)[self.order]
+        self.shifted: Bools = (np.zeros(len(p), bool) if shifted is None else np.asarray(shifted, bool))[self.order]
         self.ends = block_ends(self.uncertainty)
         self.edges = np.append(0, self.ends + 1)
         self.threshold = threshold
         self.called = is_positive(self.prob, threshold)
         self.error: Bools = self.called != self.label
-        self._indexes: dict[Callable[[Cases], Any], Any] = {}
 
     def __len__(self) -> int:
         return len(self.prob)
@@ -192,16 +206,9 @@ class Cases:
         ranking = self.by_prob
         return np.unique(np.searchsorted(ranking.ends, np.flatnonzero(self.label[ranking.order])))
 
-    def index(self, build: Callable[[Cases], Built]) -> Built:
-        """Return `build(self)`, computed once: what a score needs of the images that does not depend on weights."""
-        if build not in self._indexes:
-            self._indexes[build] = build(self)
-        built: Built = self._indexes[build]
-        return built
-
     def forget(self) -> None:
-        """Free the indexes, which are made again where they are asked for."""
-        self._indexes.clear()
+        """Free what is derived, which is made again where it is asked for."""
+        self._derived.clear()
         for name in ("by_prob", "log_loss", "squared_error", "block", "positive_steps"):
             vars(self).pop(name, None)
 
@@ -234,7 +241,7 @@ class Points:
         return Points(block, np.take_along_axis(self.fraction, number, axis=-1), self.blocks)
 
 
-class Weighted:
+class Weighted(_Derived):
     """`Cases` with one weighting or R: the argument of every score.
 
     `total` (...,) is W. A referral curve has the points W k / K for k = 1 … K with K = round(W), so that unit weights give
@@ -244,16 +251,9 @@ class Weighted:
     """
 
     def __init__(self, cases: Cases, weight: Floats) -> None:
+        super().__init__()
         self.cases, self.weight = cases, np.ascontiguousarray(weight)  # else sums would run across rows
         self.total: Floats = self.weight.sum(axis=-1)
-        self._derived: dict[Callable[[Weighted], Any], Any] = {}
-
-    def derived(self, build: Callable[[Weighted], Built]) -> Built:
-        """Return `build(self)`, computed once: what several scores need."""
-        if build not in self._derived:
-            self._derived[build] = build(self)
-        built: Built = self._derived[build]
-        return built
 
     def forget(self) -> None:
         """Free everything but the weights; it is computed again where it is asked for."""
@@ -437,10 +437,8 @@ MAX_UNDEFINED = 0.05  # an interval over fewer than 95 % of the draws would desc
 
 def cores() -> int:
     """Return the number of cores that this process may use; `OMP_NUM_THREADS` can lower it."""
-    try:
-        free = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        free = os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    free = len(affinity(0)) if affinity else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return min(free, int(asked)) if asked.isdigit() and int(asked) > 0 else free
 
@@ -450,32 +448,24 @@ def one_blas_thread() -> AbstractContextManager[object]:
     return limit
 
 
-@cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # looks through all loaded libraries, which takes milliseconds
+_libraries = cache(ThreadpoolController)  # looks through all loaded libraries, which takes milliseconds
 
 
-class Steps:
-    """Advances a bar of whole steps by work in parts of unequal size."""
+def in_steps(advance: Advance | None, steps: int, work: float) -> Callable[[float], None]:
+    """Return what advances a bar of whole steps by work in parts of unequal size."""
+    done = 0.0
 
-    def __init__(self, advance: Callable[[int], None], steps: int, work: float) -> None:
-        self._advance, self._rate = advance, steps / work
-        self._done, self._reported = 0.0, 0
+    def add(part: float) -> None:
+        nonlocal done
+        before, done = round(done), done + part * (steps / max(work, 1))
+        if advance is not None:
+            advance(round(done) - before)
 
-    def add(self, work: float) -> None:
-        self._done += work * self._rate
-        further = round(self._done) - self._reported
-        self._reported += further
-        self._advance(further)
+    return add
 
 
 def stacked(
-    rows: Callable[[range], Floats],
-    count: int,
-    size: int,
-    *,
-    workers: int | None = None,
-    advance: Callable[[int], None] | None = None,
+    rows: Callable[[range], Floats], count: int, size: int, workers: int | None = None, advance: Advance | None = None
 ) -> Floats:
     """Return (count, K) rows, computed in blocks; `rows`: numbers of b rows -> (b, K), `size`: numbers that a row works on, such as images."""
     length = max(1, BLOCK // size)
@@ -483,40 +473,24 @@ def stacked(
     if workers is None:
         workers = 1 if count * size < SMALL else cores()
     if length * size > 2**15:
-        keep_memory()
+        # Lets glibc keep freed memory for the next block: else waiting for cleared pages took 40 % of the time.
+        np.empty(31 * 2**20, np.uint8)
     found = []
-    with one_blas_thread(), _mapped(rows, blocks, workers) as results:
-        for block, result in zip(blocks, results, strict=True):
-            found.append(result)
-            if advance is not None:
-                advance(len(block))
-    return np.concatenate(found)
-
-
-def keep_memory() -> None:
-    """Let glibc keep freed memory for the next block: by default it returns it to the system, and waiting for cleared pages took 40 % of the time."""
-    np.empty(31 * 2**20, np.uint8)
-
-
-@contextmanager
-def _mapped(rows: Callable[[range], Floats], blocks: list[range], workers: int) -> Iterator[Iterator[Floats]]:
-    if min(workers, len(blocks)) < 2:
-        yield map(rows, blocks)
-        return
-    with ThreadPoolExecutor(workers) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(max(workers, 1)) as pool:
+        results = pool.map(rows, blocks) if min(workers, len(blocks)) > 1 else map(rows, blocks)
         try:
-            yield pool.map(rows, blocks)
+            for block, result in zip(blocks, results, strict=True):
+                found.append(result)
+                if advance is not None:
+                    advance(len(block))
         except BaseException:  # Ctrl-C too: blocks that have begun end soon, the others are given up
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return np.concatenate(found)
 
 
-def cluster_codes(cluster: ArrayLike | Sequence[Hashable]) -> tuple[NDArray[np.intp], int]:
-    """Number the clusters: (N,) codes in 0 … G-1 and G.
-
-    Codes follow the sorted ids, so that no result depends on the order of the rows (ids that cannot be sorted are
-    numbered as they appear). Raises `InputError` for a missing id (NaN or None): it is no patient.
-    """
+def cluster_codes(cluster: ArrayLike) -> tuple[NDArray[np.intp], int]:
+    """Number the clusters by their sorted ids: (N,) codes in 0 … G-1 and G. A missing id (NaN or None) is refused: it is no patient."""
     ids = np.asarray(cluster)
     if ids.ndim != 1 or ids.size == 0:
         raise InputError(f"the cluster ids have shape {ids.shape}, needed is (N,) with N >= 1")
@@ -527,13 +501,8 @@ def cluster_codes(cluster: ArrayLike | Sequence[Hashable]) -> tuple[NDArray[np.i
             raise InputError("is missing", row=int(np.flatnonzero(missing)[0]) + 1, column="patient_id", hint=hint)
     if ids.dtype.kind == "U":
         return numbered(ids)
-    try:
-        values, codes = np.unique(ids, return_inverse=True)
-        return np.asarray(codes, np.intp).reshape(-1), len(values)
-    except TypeError:  # ids of several kinds have no order
-        number: dict[Hashable, int] = {}
-        codes = np.array([number.setdefault(value, len(number)) for value in ids.tolist()], np.intp)
-        return codes, len(number)
+    values, codes = np.unique(ids, return_inverse=True)
+    return np.asarray(codes, np.intp).reshape(-1), len(values)
 
 
 def replicate_weight(codes: NDArray[np.intp], clusters: int, seed: int, replicate: int) -> Floats:
@@ -554,23 +523,23 @@ _kept_draw = lru_cache(maxsize=KEPT_DRAWS)(_draw)
 
 def cluster_bootstrap(
     statistic: Statistic,
-    cluster: ArrayLike | Sequence[Hashable],
+    cluster: ArrayLike,
     *,
     replicates: int = 1000,
     seed: int = 0,
     workers: int | None = None,
-    advance: Callable[[int], None] | None = None,
+    advance: Advance | None = None,
 ) -> Floats:
     """Return a statistic on replicates of patients drawn with replacement: the nonparametric cluster bootstrap.
 
     Replicate r depends on (seed, r) only: more replicates leave the first ones as they are, and two models are compared on the
     same patients. Few weight vectors are in memory at a time.
 
-    References:
-        Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster bootstrap.
-
     Shapes: `statistic` of weights (b, N) returns (b, K), NaN where undefined; `cluster` (N,); returns (R, K), NaN throughout for a single patient,
     whose replicates are all equal.
+
+    References:
+        Field and Welsh, Bootstrapping clustered data, J. R. Stat. Soc. B 69:369 (2007), the randomised cluster bootstrap.
     """
     check_draws(replicates, seed)
     codes, clusters = cluster_codes(cluster)
@@ -600,20 +569,18 @@ def check_level(level: float) -> None:
 
 
 def percentile_interval(draws: ArrayLike, level: float = 0.95, *, points: bool = False) -> tuple[Floats, Floats]:
-    """Return the percentile interval per column: the (1-level)/2 and (1+level)/2 quantiles of the replicates.
+    """Return the percentile interval per column: the (1-level)/2 and (1+level)/2 quantiles of the replicates (R, K) or (R,).
 
     The q-quantile of R values is the q (R + 1)-th of them in order (between two of them linearly): the usual q (R - 1) rule
     would lose 0.6 % of the coverage at 300 replicates. Values that are not finite are undefined (an AUROC of a replicate with one
     class): up to 5 % of them are left out, beyond that both ends are NaN.
 
+    `points`: whether equal ends are given, such as those of a rank. Else they are NaN: that all replicates are equal shows that they hold no
+    such case, and not that the value is certain.
+
     References:
         Efron, Bootstrap methods: another look at the jackknife, Ann. Stat. 7:1 (1979); Davison and Hinkley, Bootstrap methods
         and their application (1997), section 5.2.
-
-    Shapes: `draws` (R, K) or (R,); returns (K,) or ().
-
-    `points`: whether equal ends are given, such as those of a rank. Else they are NaN: that all replicates are equal shows that they hold no
-    such case, and not that the value is certain.
     """
     values = np.asarray(draws, np.float64)
     columns = values.reshape(len(values), -1)

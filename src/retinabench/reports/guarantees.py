@@ -18,8 +18,7 @@ from retinabench.core.results import IntervalRow, draw_intervals
 from retinabench.core.version import __version__
 from retinabench.metrics.guarantees.certificate import Certificate
 from retinabench.metrics.guarantees.goals import PER, TARGETS, Goal, Per
-from retinabench.metrics.guarantees.threshold import FrozenOnSets, Realised
-from retinabench.metrics.guarantees.transfer import Transfer
+from retinabench.metrics.guarantees.transfer import FrozenOnSets, Realised, Transfer
 from retinabench.metrics.guarantees.triage import Triage, Within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.toolkit import pages

@@ -10,7 +10,7 @@ from retinabench.metrics.clinical import screening_table
 from retinabench.metrics.clinical.decision_curve import best_simple_rule, net_benefit
 from retinabench.metrics.clinical.screening import clinic, ungradable_images
 from retinabench.metrics.clinical.screening_table import likelihood_ratios, referral_view_intervals, two_by_two
-from retinabench.metrics.decisions import by_patient
+from retinabench.metrics.decisions import FrozenThreshold, ReferralRule, by_patient
 from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 from support.screened import two_domains
@@ -187,9 +187,9 @@ Y = np.array([1, 1, 1, 0, 0, 0, 0, 0], bool)
 P = np.array([0.05, 0.45, 0.9, 0.02, 0.3, 0.48, 0.54, 0.7])
 
 
-def rule(sent, cut=0.5, reader=(1.0, 1.0), price=None, weight=None):
-    price, weight = cut / (1 - cut) if price is None else price, np.ones(len(Y)) if weight is None else weight
-    return best_simple_rule(Y, P, cut <= P, np.array(sent, bool), np.arange(len(Y)), cut, reader, price, weight)
+def rule(sent, cut=0.5, reader=(1.0, 1.0), harm=None, weight=1.0):
+    stated = screening_table.Screened(FrozenThreshold(cut), ReferralRule(), (), reader, 0.0, 60.0, None, harm=harm)
+    return best_simple_rule(Y, P, cut <= P, np.array(sent, bool), np.arange(len(Y)), np.ones(len(Y)) * weight, stated)
 
 
 def test_the_same_images_are_no_gain():
@@ -219,7 +219,7 @@ def test_the_misses_of_the_reader_count():
 def test_a_population_and_a_price_of_its_own():
     """Images that count twice are images that stand twice, and a false alarm costs what is said."""
     weight = np.where(Y, 1.0, 2.0)
-    found = rule([1, 1, 0, 0, 0, 0, 0, 0], price=0.1, weight=weight)
+    found = rule([1, 1, 0, 0, 0, 0, 0, 0], harm=10.0, weight=weight)
     # "around" reads 0.48 alone, which counts 2: nothing is mended. By uncertainty both missed images are found.
     assert (found.name, found.price) == ("around", 0.1)
     assert found.gain.value == pytest.approx(2 / weight.sum())

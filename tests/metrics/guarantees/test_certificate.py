@@ -10,7 +10,7 @@ from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.certificate import LabelledRisk, certify, judge, ratio_p_values
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases, weights
 from retinabench.metrics.guarantees.sequence import SHARE, TARGET, certified, evidence, orders
-from retinabench.metrics.guarantees.threshold import choose_threshold
+from retinabench.metrics.guarantees.transfer import choose_threshold
 from retinabench.metrics.proportions import clustered_proportion
 from support.dependent_images import drawn
 

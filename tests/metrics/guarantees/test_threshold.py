@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import retinabench as rb
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees import threshold
+from retinabench.metrics.guarantees import transfer as threshold
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, ReferralCases, as_goals, ratio_interval
-from retinabench.metrics.guarantees.threshold import choose_threshold, notes_on, on_sets, realised, validation_and_test
+from retinabench.metrics.guarantees.transfer import choose_threshold, notes_on, on_sets, realised, validation_and_test
 
 GRADES = [0, 2, 3, 0, 4, 0]
 

@@ -10,8 +10,7 @@ from conftest import shared_path
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.certificate import certify
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
-from retinabench.metrics.guarantees.threshold import resemblance
-from retinabench.metrics.guarantees.transfer import transfer
+from retinabench.metrics.guarantees.transfer import resemblance, transfer
 
 
 def eyes(rng, patients, camera=(1.0, 0.0)):

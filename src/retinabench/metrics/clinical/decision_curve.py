@@ -5,7 +5,7 @@ An image is missed where it is referable and neither called referable nor sent t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,11 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.results import Document
-from retinabench.metrics.arrays import Bools, Floats
-from retinabench.metrics.clinical.screening_table import reading_calls, referral_shares, share_interval
+from retinabench.metrics.clinical.screening_table import (
+    Screened,
+    images_by_severity,
+    reading_calls,
+    referral_shares,
+    share_interval,
+)
 from retinabench.metrics.decisions import margin
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
-from retinabench.metrics.weighted_images import RankedImages, cluster_codes
+from retinabench.metrics.weighted_images import Bools, Floats, RankedImages, cluster_codes
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
 
@@ -49,7 +54,7 @@ def net_benefit(
     referred: ArrayLike | None = None,
     reader: tuple[float, float] = (1.0, 1.0),
     referral_cost: float = 0.0,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    cluster: ArrayLike | None = None,
     weight: Floats | None = None,
 ) -> DecisionCurve:
     """Return the decision curve: NB(t) = TP/n - FP/n * t / (1 - t), positive where prob >= t.
@@ -60,8 +65,6 @@ def net_benefit(
 
     References:
         Vickers and Elkin, Decision curve analysis, Med. Decis. Making 26:565 (2006).
-
-    Shapes: `label` (N,), `prob` (N,), `thresholds` (T,), `referred` (N,), `cluster` (N,), `weight` (N,).
     """
     y, p = binary(label, "label"), np.asarray(prob, np.float64)
     t = np.atleast_1d(np.asarray(thresholds, np.float64))
@@ -135,31 +138,15 @@ def missed_disease(part: Predictions, positive: Bools, referred: Bools, uncertai
     lost = y & ~positive & ~referred
     grade = np.full(len(y), -1) if part.grade is None else part.grade
     shares = referral_shares(y, positive, referred, grade >= SEVERE)
-    order = np.lexsort((part.image_id, part.prob, -grade))
-    images = tuple(
-        MissedImage(
-            str(part.image_id[k]),
-            None if part.patient_id is None else str(part.patient_id[k]),
-            int(grade[k]) if grade[k] >= 0 else None,
-            float(part.prob[k]),
-            float(uncertainty[k]),
-        )
-        for k in order[lost[order]]
-    )
+    images = tuple(MissedImage(*one, float(uncertainty[k])) for k, one in images_by_severity(part, lost))
     ids = np.unique(patient)
     ill, seen = (np.bincount(codes, case, len(ids)) > 0 for case in (y, positive | referred))
-    return Missed(
-        share_interval(shares, "missed", codes),
-        None if part.grade is None else share_interval(shares, "missed_severe", codes),
-        share_interval(shares, "missed_alone", codes),
-        share_interval(shares, "caught", codes),
-        share_interval(shares, "errors_caught", codes),
-        images,
-        tuple(str(one) for one in ids[ill & ~seen]),
-        int(ill.sum()),
-        _missed_curve(y, y & ~positive, uncertainty),
-        None if part.grade is None else int((y & (grade >= SEVERE)).sum()),
-    )
+    names = ("missed", "missed_severe", "missed_alone", "caught", "errors_caught")
+    missed, severe, alone, caught, errors_caught = (share_interval(shares, name, codes) for name in names)
+    of_severe = (None, None) if part.grade is None else (severe, int((y & (grade >= SEVERE)).sum()))
+    patients, curve = tuple(str(one) for one in ids[ill & ~seen]), _missed_curve(y, y & ~positive, uncertainty)
+    of_all = alone, caught, errors_caught, images, patients, int(ill.sum()), curve
+    return Missed(missed, of_severe[0], *of_all, of_severe[1])
 
 
 def _missed_curve(y: Bools, lost: Bools, uncertainty: Floats) -> dict[str, Floats]:
@@ -208,13 +195,10 @@ def workload(part: Predictions, referred: Bools, images_per_hour: float, weight:
     codes, patients = cluster_codes(part.patients)
     any_image = np.bincount(codes, referred, patients) > 0
     of_patient = np.bincount(codes, weight) / np.bincount(codes)
-    return Workload(
-        clustered_proportion(referred, weight, codes),
-        clustered_proportion(any_image, of_patient, np.arange(patients)),
-        clustered_proportion(part.label == 1, referred * weight, codes),
-        len(codes) / patients,
-        images_per_hour,
-    )
+    images = clustered_proportion(referred, weight, codes)
+    people = clustered_proportion(any_image, of_patient, np.arange(patients))
+    found = clustered_proportion(part.label == 1, referred * weight, codes)
+    return Workload(images, people, found, len(codes) / patients, images_per_hour)
 
 
 @dataclass(frozen=True)
@@ -229,15 +213,7 @@ class SimpleRule(Document):
 
 
 def best_simple_rule(
-    y: Bools,
-    prob: Floats,
-    said: Bools,
-    sent: Bools,
-    codes: NDArray[np.intp],
-    cut: float,
-    reader: tuple[float, float],
-    price: float,
-    weight: Floats,
+    y: Bools, prob: Floats, said: Bools, sent: Bools, codes: NDArray[np.intp], weight: Floats, stated: Screened
 ) -> SimpleRule:
     """Return the best simple rule that reads as many images as are `sent`, against which reading by uncertainty is held.
 
@@ -253,9 +229,10 @@ def best_simple_rule(
     """
 
     def benefit(read: Bools) -> tuple[Floats, Floats]:
-        called = reading_calls(y, said, read, reader)["reader"]
+        called = reading_calls(y, said, read, stated.reader)["reader"]
         return called, np.where(y, called, -price * called)
 
+    price, cut = stated.price, stated.threshold.value
     orders = {"around": np.argsort(-margin(prob, cut), kind="stable"), "below": np.lexsort((np.abs(prob - cut), said))}
     work = (weight * sent).sum() + 1e-9
     rules = {
@@ -268,10 +245,5 @@ def best_simple_rule(
     scale = max(1.0, price)  # shares lie in [0, 1]
     parts = [(scale, np.maximum(gain, 0) / scale), (-scale, np.maximum(-gain, 0) / scale)]
     # Two rules may order rounding errors or ties differently, and yet do the same to every image.
-    return SimpleRule(
-        name,
-        clustered_proportion(1 - called, y * weight, codes),
-        combined_proportions(parts, codes, weight),
-        price,
-        not gain.any(),
-    )
+    missed = clustered_proportion(1 - called, y * weight, codes)
+    return SimpleRule(name, missed, combined_proportions(parts, codes, weight), price, not gain.any())

@@ -22,11 +22,10 @@ from scipy.special import expit, log_expit, logit, ndtri
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document, JsonObject, json_content, number_text
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.readers import PREFIX
 from retinabench.metrics.intervals import HALF, auroc_error, loss_interval
 from retinabench.metrics.proportions import Interval, clustered_proportion, difference_of
-from retinabench.metrics.weighted_images import cluster_codes
+from retinabench.metrics.weighted_images import Bools, Floats, cluster_codes
 from retinabench.predictions.table import Predictions
 
 MOST_GROUPS = 20  # A text column with more values than this is no subgroup.
@@ -56,13 +55,11 @@ def group_members(
         if columns is None and (name in NOT_GROUPS or name.lower().startswith(PREFIX)):
             continue
         found, why, cut = _groups(name, part.subgroups[name], named=columns is not None)
+        if found is None and columns is not None:
+            raise InputError(f"makes no groups: {why}", file=part.source, column=name)
         if found is None:
             skipped[name] = why
-            if columns is not None:
-                raise InputError(f"makes no groups: {why}", file=part.source, column=name)
             continue
-        if (total := sum(int(rows.sum()) for rows in found.values())) != len(part):
-            raise AssertionError(f"the groups of '{name}' hold {total} of {len(part)} images")
         members[name] = found
         if cut:
             bins[name] = cut
@@ -150,12 +147,8 @@ class GroupRate:
     too_small: str = ""
 
     def to_dict(self) -> JsonObject:
-        return {
-            **self.alone.to_dict(),
-            "simultaneous": json_content((self.together.low, self.together.high)),
-            "minus_others": self.gap.to_dict(),
-            "too_small": self.too_small or None,
-        }
+        ends, gap = json_content((self.together.low, self.together.high)), self.gap.to_dict()
+        return {**self.alone.to_dict(), "simultaneous": ends, "minus_others": gap, "too_small": self.too_small or None}
 
 
 @dataclass(frozen=True)
@@ -208,15 +201,10 @@ class Subgroups:
 
     def to_dict(self) -> JsonObject:
         worst = {rate: found.name for rate in RATES if (found := self.worst(rate)) is not None}
-        return {
-            "groups": json_content(self.groups),
-            "between": json_content(self.between),
-            "worst": worst,
-            "worse_than_others": {rate: [one.name for one in self.failing(rate)] for rate in RATES},
-            "skipped": dict(self.skipped),
-            "bins": dict(self.bins),
-            "simultaneous_level": self.level,
-        }
+        failing = {rate: [one.name for one in self.failing(rate)] for rate in RATES}
+        parts = {"groups": json_content(self.groups), "between": json_content(self.between), "worst": worst}
+        columns = {"worse_than_others": failing, "skipped": dict(self.skipped), "bins": dict(self.bins)}
+        return {**parts, **columns, "simultaneous_level": self.level}
 
 
 def subgroups_of(
@@ -227,72 +215,46 @@ def subgroups_of(
     number = sum(len(found) for found in members.values())
     level = 1 - 0.05 / max(number, 1)
     codes, _ = cluster_codes(part.patients)
-    groups = tuple(
-        _group(part, positive, referred, codes, (name, value), rows, level)
-        for name, found in members.items()
-        for value, rows in found.items()
-    )
+    y, p = part.label == 1, part.prob
+
+    def group(column: str, value: str, rows: Bools) -> Subgroup:
+        rates = {}
+        for rate, right, of in (("sensitivity", positive, y), ("specificity", 1 - positive.astype(float), ~y)):
+            alone = clustered_proportion(right, of & rows, codes)
+            together, others = (
+                clustered_proportion(right, of & chosen, codes, level, exact=True) for chosen in (rows, ~rows)
+            )
+            gap = difference_of(together, others)
+            why = "" if gap.high < 0 else _too_small(alone, {rate: len(np.unique(codes[of & rows]))})
+            rates[rate] = GroupRate(alone, together, gap, why)
+        inside, outside = (auroc_error(y[k], p[k], codes[k]) if k.any() else None for k in (rows, ~rows))
+        assert inside is not None
+        alone, together = (Interval(inside.auroc, *inside.interval(each)) for each in (0.95, level))
+        gap = Interval(np.nan)
+        if outside is not None:
+            gap = difference_of(together, Interval(outside.auroc, *outside.interval(level)))
+        classes = {"referable": len(np.unique(codes[y & rows])), "healthy": len(np.unique(codes[~y & rows]))}
+        rates["auroc"] = GroupRate(alone, together, gap, _too_small(alone, classes))
+        sizes = int(rows.sum()), len(np.unique(codes[rows])), int((y & rows).sum())
+        residuals = (mean_residual(y[rows], p[rows], codes[rows], each) for each in (0.95, level))
+        return Subgroup(column, value, *sizes, rates, clustered_proportion(referred, rows, codes), *residuals)
+
+    groups = tuple(group(name, value, rows) for name, found in members.items() for value, rows in found.items())
     return Subgroups(groups, skipped, bins, level, _between(groups))
 
 
 def _between(groups: Sequence[Subgroup]) -> tuple[Between, ...]:
     found = []
     for column in dict.fromkeys(one.column for one in groups):
+        here = {one.name: one for one in groups if one.column == column}
         for rate in RATES:
-            known = {
-                one.name: one.rates[rate] for one in groups if one.column == column and not one.rates[rate].too_small
-            }
-            together, alone = (
-                {name: getattr(one, kind) for name, one in known.items()} for kind in ("together", "alone")
-            )
-            found.append(between_groups(column, rate, together, alone))
-        residuals = {
-            one.name: one.calibration_together
-            for one in groups
-            if one.column == column and np.isfinite(one.calibration_together.low)
-        }
-        found.append(between_groups(column, "observed_minus_predicted", residuals))
+            known = {name: one.rates[rate] for name, one in here.items() if not one.rates[rate].too_small}
+            kinds = ({name: getattr(one, kind) for name, one in known.items()} for kind in ("together", "alone"))
+            found.append(between_groups(column, rate, *kinds))
+        residuals = {name: one.calibration_together for name, one in here.items()}
+        known_residuals = {name: one for name, one in residuals.items() if np.isfinite(one.low)}
+        found.append(between_groups(column, "observed_minus_predicted", known_residuals))
     return tuple(one for one in found if one is not None)
-
-
-def _group(
-    part: Predictions,
-    positive: NDArray[Any],
-    referred: Bools,
-    codes: NDArray[np.intp],
-    name: tuple[str, str],
-    rows: Bools,
-    level: float,
-) -> Subgroup:
-    y, p = part.label == 1, part.prob
-    rates = {}
-    for rate, right, of in (("sensitivity", positive, y), ("specificity", 1 - positive.astype(float), ~y)):
-        alone = clustered_proportion(right, of & rows, codes)
-        together, others = (
-            clustered_proportion(right, of & chosen, codes, level, exact=True) for chosen in (rows, ~rows)
-        )
-        gap = difference_of(together, others)
-        why = "" if gap.high < 0 else _too_small(alone, {rate: len(np.unique(codes[of & rows]))})
-        rates[rate] = GroupRate(alone, together, gap, why)
-    inside, outside = (auroc_error(y[k], p[k], codes[k]) if k.any() else None for k in (rows, ~rows))
-    assert inside is not None
-    alone = Interval(inside.auroc, *inside.interval())
-    together = Interval(inside.auroc, *inside.interval(level))
-    gap = Interval(np.nan)
-    if outside is not None:
-        gap = difference_of(together, Interval(outside.auroc, *outside.interval(level)))
-    classes = {"referable": len(np.unique(codes[y & rows])), "healthy": len(np.unique(codes[~y & rows]))}
-    rates["auroc"] = GroupRate(alone, together, gap, _too_small(alone, classes))
-    return Subgroup(
-        *name,
-        int(rows.sum()),
-        len(np.unique(codes[rows])),
-        int((y & rows).sum()),
-        rates,
-        clustered_proportion(referred, rows, codes),
-        mean_residual(y[rows], p[rows], codes[rows]),
-        mean_residual(y[rows], p[rows], codes[rows], level),
-    )
 
 
 def mean_residual(label: Bools, prob: Floats, codes: NDArray[np.intp], level: float = 0.95) -> Interval:
@@ -381,9 +343,8 @@ def between_groups(
     ordered = sorted(together, key=lambda name: together[name].value)
     lows, highs = (np.array([getattr(one, end) for one in together.values()]) for end in ("low", "high"))
     lowest, highest = together[ordered[0]], together[ordered[-1]]
-    gap = Interval(
-        highest.value - lowest.value, max(0.0, float(lows.max() - highs.min())), float(highs.max() - lows.min())
-    )
+    least, most = max(0.0, float(lows.max() - highs.min())), float(highs.max() - lows.min())
+    gap = Interval(highest.value - lowest.value, least, most)
     new = None
     if alone is not None and SITES.search(column) and len(alone) >= FEWEST_SITES:
         new = new_site(list(alone.values()))
@@ -407,12 +368,13 @@ def new_site(rates: Sequence[Interval]) -> NewSite:
     posterior /= posterior.sum()
     of_mean, of_new = posterior.sum(axis=1), np.einsum("mt,mtx->x", posterior, density)
     mean = float(expit(of_mean @ mu))
-    ends = [
-        expit(np.interp((0.025, 0.975), np.cumsum(chance) - chance / 2, at)).tolist()
-        for chance, at in ((of_mean, mu), (of_new, x))
-    ]
-    of_tau = posterior.sum(axis=0)
-    middle = float(np.interp(0.5, np.cumsum(of_tau) - of_tau / 2, tau))
+
+    def quantiles(at: Floats | float, chance: Floats, values: Floats) -> Floats:
+        return np.asarray(np.interp(at, np.cumsum(chance) - chance / 2, values))
+
+    tails = np.array((0.025, 0.975))
+    ends = [expit(quantiles(tails, chance, at)).tolist() for chance, at in ((of_mean, mu), (of_new, x))]
+    middle = float(quantiles(0.5, posterior.sum(axis=0), tau))
     return NewSite(len(rates), Interval(mean, *ends[0]), middle, Interval(mean, *ends[1]))
 
 

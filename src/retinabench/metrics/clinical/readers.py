@@ -24,8 +24,8 @@ from scipy.special import stdtr, stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics.weighted_images import Bools, Floats
 from retinabench.predictions.table import Predictions
 
 PREFIX = "reader_"  # of the columns that hold the calls of a reader

@@ -21,7 +21,7 @@ from retinabench.core.results import (
     number_text,
     vars_of,
 )
-from retinabench.metrics.arrays import Bools, Floats
+from retinabench.metrics.actions import gradable
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
@@ -66,10 +66,9 @@ from retinabench.metrics.image_sets import SET_LABELS, inversion_notes
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_proportion, finite_or_none
 from retinabench.metrics.smooth_calibration import SmoothCalibration, smooth_calibration
-from retinabench.metrics.weighted_images import Cases, cluster_codes, is_positive
-from retinabench.predictions.check import Check, without_patients
+from retinabench.metrics.weighted_images import Bools, Cases, Floats, cluster_codes, is_positive
+from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions
-from retinabench.predictions.values import GRADABLE, gradable_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,22 +95,15 @@ def ungradable_images(label: Bools, positive: Bools, gradable: Bools, cluster: A
     References:
         Abramoff et al., Pivotal trial of an autonomous AI-based diagnostic system, npj Digit. Med. 1:39 (2018), for imageability
         beside sensitivity and specificity.
-
-    Shapes: `label` (N,), `positive` (N,), `gradable` (N,), `cluster` (N,).
     """
     codes, _ = cluster_codes(cluster)
     excluded, as_referred = (
         {name: share_interval(shares, name, codes) for name in ("sensitivity", "specificity")}
         for shares in (rate_shares(label, positive & gradable, gradable), rate_shares(label, positive | ~gradable))
     )
-    return Ungradable(
-        int((~gradable).sum()),
-        clustered_proportion(gradable, np.ones(len(label)), codes),
-        clustered_proportion(~gradable, label, codes),
-        clustered_proportion(~gradable, ~label, codes),
-        excluded,
-        as_referred,
-    )
+    of = (gradable, np.ones(len(label))), (~gradable, label), (~gradable, ~label)
+    share, ill, healthy = (clustered_proportion(*one, codes) for one in of)
+    return Ungradable(int((~gradable).sum()), share, ill, healthy, excluded, as_referred)
 
 
 @dataclass(frozen=True)
@@ -126,12 +118,11 @@ class JudgedTable:
     specificity = property(lambda self: self.rates["specificity"])
 
     def to_dict(self) -> JsonObject:
-        counts = {name: self.table.counts(name) for name in PROPORTIONS}
-        rates = {
-            name: {**one.to_dict(), "successes": counts[name][0], "trials": counts[name][1]}
-            | ({} if counts[name][1] else {"why": "no such case"})
-            for name, one in self.rates.items()
-        }
+        rates: JsonObject = {}
+        for name, one in self.rates.items():
+            successes, trials = self.table.counts(name)
+            why = {} if trials else {"why": "no such case"}
+            rates[name] = {**one.to_dict(), "successes": successes, "trials": trials, **why}
         return {**vars_of(self.table), **rates, "goals": json_content(self.goals)}
 
 
@@ -182,9 +173,7 @@ def screen_set(
     part: Predictions, gradable: Bools, stated: Screened, validation: Predictions | None = None
 ) -> SetScreening:
     """Compute the screening numbers of one set, `gradable` (N,); validation images choose the sets of grades."""
-    cut = stated.threshold
-    every = part
-    part = part.take(np.flatnonzero(gradable))
+    cut, every, part = stated.threshold, part, part.take(np.flatnonzero(gradable))
     y, p = part.label == 1, part.prob
     said = is_positive(p, cut.value)
     values, _ = referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)
@@ -194,6 +183,8 @@ def screen_set(
     weight = population_weight(y, stated.population)
     readings = referral_view_intervals(y, said, sent, codes, reader=stated.reader, weight=weight)
     alone, after = _judged(y, said, codes, stated, weight), readings["reader"]
+    of_model, with_reader = (alone.sensitivity, alone.specificity), (after["sensitivity"], after["specificity"])
+    prevalences = sorted({*stated.prevalences, *([] if stated.population is None else [stated.population])})
     called = reading_calls(y, said, sent, stated.reader)["reader"]
     ranked = auroc_error(y, p, codes)
     return SetScreening(
@@ -204,25 +195,15 @@ def screen_set(
         referred=int(sent.sum()),
         missed=missed_disease(part, said, sent, values),
         workload=workload(part, sent, stated.images_per_hour, weight),
-        simple_rule=best_simple_rule(y, p, said, sent, codes, cut.value, stated.reader, stated.price, weight),
+        simple_rule=best_simple_rule(y, p, said, sent, codes, weight, stated),
         readings=readings,
         patient_readings=patient_readings,
         predictive_values={
-            number_text(q): {
-                **predictive_value_intervals(alone.sensitivity, alone.specificity, q),
-                **{
-                    f"{name}_with_reader": value
-                    for name, value in predictive_value_intervals(
-                        after["sensitivity"], after["specificity"], q
-                    ).items()
-                },
-            }
-            for q in sorted({*stated.prevalences, *([] if stated.population is None else [stated.population])})
+            number_text(q): predictive_value_intervals(*of_model, q)
+            | {f"{name}_with_reader": one for name, one in predictive_value_intervals(*with_reader, q).items()}
+            for q in prevalences
         },
-        likelihood_ratios={
-            "alone": likelihood_ratios(alone.sensitivity, alone.specificity),
-            "with_reader": likelihood_ratios(after["sensitivity"], after["specificity"]),
-        },
+        likelihood_ratios={"alone": likelihood_ratios(*of_model), "with_reader": likelihood_ratios(*with_reader)},
         decision_curve=net_benefit(y, p, THRESHOLDS, cluster=codes, weight=weight),
         with_reader=net_benefit(
             y, p, THRESHOLDS, referred=sent, reader=stated.reader, referral_cost=stated.referral_cost, cluster=codes,
@@ -303,12 +284,9 @@ class ScreeningReport(Tabular):
 
     def records(self) -> list[Row]:
         """Return one dictionary per set, reading of "referred" and rate."""
-        return [
-            {"set": SET_LABELS[name], "reading": reading, "rate": rate, **vars(found)}
-            for name, one in self.sets.items()
-            for reading, rates in one.readings.items()
-            for rate, found in rates.items()
-        ]
+        readings = [(SET_LABELS[name], *of) for name, one in self.sets.items() for of in one.readings.items()]
+        rows = [(name, reading, *of) for name, reading, rates in readings for of in rates.items()]
+        return [{"set": name, "reading": reading, "rate": rate, **vars(found)} for name, reading, rate, found in rows]
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw sensitivity and specificity per image, of the model alone and with every referred image called positive."""
@@ -322,21 +300,16 @@ class ScreeningReport(Tabular):
 
     def to_dict(self) -> JsonObject:
         """Return plain dictionaries, lists, text, finite numbers and None."""
-        return {
-            "schema": SCHEMA,
-            "source": self.source and shown(self.source),
-            "threshold": self.threshold.to_dict(),
-            "referral": self.referral.to_dict(),
+        rules = {"threshold": self.threshold.to_dict(), "referral": self.referral.to_dict()}
+        rules |= {
             "referral_threshold": finite_or_none(self.referral.threshold),
             "uncertainty": self.referral.uncertainty,
-            "reader": {"sensitivity": self.reader[0], "specificity": self.reader[1]},
-            "referral_cost": self.stated.referral_cost,
-            "images_per_hour": self.stated.images_per_hour,
-            "population": self.stated.population,
-            "harm": self.stated.harm,
-            "notes": list(self.notes),
-            "sets": json_content(self.sets),
         }
+        rules["reader"] = {"sensitivity": self.reader[0], "specificity": self.reader[1]}
+        names = ("referral_cost", "images_per_hour", "population", "harm")
+        prices = {name: getattr(self.stated, name) for name in names}
+        head = {"schema": SCHEMA, "source": self.source and shown(self.source)}
+        return {**head, **rules, **prices, "notes": list(self.notes), "sets": json_content(self.sets)}
 
 
 def clinic(
@@ -389,7 +362,13 @@ def clinic(
         >>> report["in_domain"].referred, report["in_domain"].missed.images
         (2, ())
     """
-    _check_stated((*prevalences, *([] if population is None else [population])), referral_cost, images_per_hour)
+    if not 0 <= referral_cost < np.inf:
+        raise InputError(f"the price of a referral is {referral_cost:g}", hint="It is 0 or more, such as 0.02.")
+    if not images_per_hour > 0:
+        raise InputError(f"an expert reads {images_per_hour:g} images per hour", hint="Give more than 0.")
+    for value in (*prevalences, *([] if population is None else [population])):
+        if not 0 < value < 1:
+            raise InputError(f"the prevalence is {value:g}", hint="It lies between 0 and 1, such as 0.1.")
     if harm is not None and not 0 < harm < np.inf:
         hint = "Say how many false alarms weigh as much as a missed image, such as 20."
         raise InputError(f"the harm is {harm:g}", hint=hint)
@@ -398,31 +377,20 @@ def clinic(
         raise InputError(f"the goal is {goal}", hint=hint)
     if referral_threshold is None and referral_rate is None:
         referral_rate = 0.2
-    check = Check(predictions.source)
-    gradable = gradable_rows(check, predictions.subgroups.get(GRADABLE), len(predictions))
-    if not (gradable & (predictions.split == "test")).any():
+    good = gradable(predictions)
+    if not (good & (predictions.split == "test")).any():
         hint = "The numbers are of the test split; leave the column 'split' out if all images belong to it."
         raise InputError("holds no gradable image of the test split", file=predictions.source, hint=hint)
-    usable = predictions if gradable.all() else predictions.take(np.flatnonzero(gradable))
+    usable = predictions if good.all() else predictions.take(np.flatnonzero(good))
     cut = DecisionThreshold.parse(DEFAULT if threshold is None else threshold).freeze(usable)
     rule = referral_rule(usable, uncertainty, cut.value, threshold=referral_threshold, rate=referral_rate)
     stated = Screened(cut, rule, prevalences, reader, referral_cost, images_per_hour, subgroups, goal, population, harm)
     sets, validation = {}, predictions.select(domain="in_domain", split="validation", unlabelled=True)
     for name in ("in_domain", "shifted"):
         rows = np.flatnonzero((predictions.domain == name) & (predictions.split == "test"))
-        if gradable[rows].any():
-            sets[name] = screen_set(predictions.take(rows), gradable[rows], stated, validation)
+        if good[rows].any():
+            sets[name] = screen_set(predictions.take(rows), good[rows], stated, validation)
     return ScreeningReport(stated, sets, tuple(_notes(predictions, stated, sets)), predictions.source)
-
-
-def _check_stated(prevalences: Sequence[float], referral_cost: float, images_per_hour: float) -> None:
-    if not referral_cost >= 0 or not np.isfinite(referral_cost):
-        raise InputError(f"the price of a referral is {referral_cost:g}", hint="It is 0 or more, such as 0.02.")
-    if not images_per_hour > 0:
-        raise InputError(f"an expert reads {images_per_hour:g} images per hour", hint="Give more than 0.")
-    for value in prevalences:
-        if not 0 < value < 1:
-            raise InputError(f"the prevalence is {value:g}", hint="It lies between 0 and 1, such as 0.1.")
 
 
 def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScreening]) -> list[str]:

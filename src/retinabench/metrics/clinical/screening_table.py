@@ -20,7 +20,7 @@ referable (`by_patient`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, vars_of
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.decisions import FrozenThreshold, ReferralRule, referral_rules, referral_uncertainty
@@ -41,7 +40,7 @@ from retinabench.metrics.proportions import (
     share_of_two,
     shares_with_ends,
 )
-from retinabench.metrics.weighted_images import cluster_codes, is_positive
+from retinabench.metrics.weighted_images import Bools, Floats, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
 
@@ -165,7 +164,7 @@ def referral_view_intervals(
     label: ArrayLike,
     positive: ArrayLike,
     referred: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable],
+    cluster: ArrayLike,
     *,
     reader: tuple[float, float] = (0.9, 0.95),
     weight: Floats | None = None,
@@ -174,7 +173,6 @@ def referral_view_intervals(
 
     The thresholds behind `positive` and `referred` are taken as frozen, and the reader's rates as known: choose and measure
     them on other data.
-    Shapes: `label` (N,), `positive` (N,), `referred` (N,), `cluster` (N,), `weight` (N,).
     """
     y, sent = binary(label, "label"), binary(referred, "referred")
     codes, _ = cluster_codes(cluster)
@@ -205,9 +203,6 @@ def predictive_value_intervals(sensitivity: Interval, specificity: Interval, pre
     where sensitivity or specificity is 0 or 1, and is clustered by patient where theirs are. The positive correlation of a patient's
     true and false positives is left out, which widens the intervals a little.
     """
-    values = predictive_values(sensitivity.value, specificity.value, prevalence)
-    if not 0 < prevalence < 1:
-        return {name: Interval(value) for name, value in zip(("ppv", "npv"), values, strict=True)}
     missed, alarmed = (Interval(1 - one.value, 1 - one.high, 1 - one.low) for one in (sensitivity, specificity))
     return {
         "ppv": share_of_two(sensitivity, alarmed, prevalence, 1 - prevalence),
@@ -248,7 +243,7 @@ GOALS = {
 def judge_goals(
     label: ArrayLike,
     positive: ArrayLike,
-    cluster: ArrayLike | Sequence[Hashable] | None = None,
+    cluster: ArrayLike | None = None,
     *,
     goals: Mapping[str, ClinicalGoal] = GOALS,
     exploratory: bool = False,
@@ -257,24 +252,17 @@ def judge_goals(
 
     Neither is made where the threshold was chosen on the same images (`exploratory`): what it reaches there is optimistic. The bound is the lower end of the exact 95 % interval of `clustered_proportion`, one-sided 97.5 %. An absent class meets
     nothing. The approved IDx-DR met 85 % sensitivity by its estimate (173 of 198) and not by its bound (81.9 %).
-    Shapes: `label` (N,), `positive` (N,), `cluster` (N,).
     """
     shares = rate_shares(binary(label, "label"), binary(positive, "positive"))
     ids: Any = np.arange(len(shares["sensitivity"][1])) if cluster is None else cluster
     rates = [clustered_proportion(*shares[name], ids, exact=True) for name in ("sensitivity", "specificity")]
     found = {"estimate": [one.value for one in rates], "bound": [one.low for one in rates]}
-    return {
-        name: {
-            **vars_of(goal),
-            **found,
-            **{
-                f"{kind}_met": not exploratory and one >= goal.sensitivity and other >= goal.specificity
-                for kind, (one, other) in found.items()
-            },
-            "exploratory": exploratory,
-        }
-        for name, goal in goals.items()
-    }
+    judged: dict[str, JsonObject] = {}
+    for name, goal in goals.items():
+        asked = [goal.sensitivity, goal.specificity]
+        met = {f"{kind}_met": not exploratory and bool(np.all(np.array(one) >= asked)) for kind, one in found.items()}
+        judged[name] = {**vars_of(goal), **found, **met, "exploratory": exploratory}
+    return judged
 
 
 @dataclass(frozen=True)
@@ -444,19 +432,20 @@ def _intervals(parts: Sequence[Ends]) -> list[Interval]:
 
 
 def _ranked(part: Predictions, calls: Bools, sent: Bools, groups: Sequence[Bools]) -> list[RankedImage]:
-    grade = np.full(len(part), -1) if part.grade is None else part.grade
-    lost = (part.label == 1) & (~calls[:, None] & ~sent).any(axis=(0, 1))
-    order, of = np.lexsort((part.image_id, part.prob, -grade)), np.stack(groups)
+    lost, of = (part.label == 1) & (~calls[:, None] & ~sent).any(axis=(0, 1)), np.stack(groups)
     called, first = calls.sum(axis=0), (~sent).sum(axis=1)  # a later rule refers whatever an earlier one does
     return [
-        RankedImage(
-            str(part.image_id[k]),
-            None if part.patient_id is None else str(part.patient_id[k]),
-            int(grade[k]) if grade[k] >= 0 else None,
-            float(part.prob[k]),
-            int(called[k]),
-            tuple(first[:, k].tolist()),
-            tuple(np.flatnonzero(of[:, k]).tolist()),
-        )
-        for k in order[lost[order]]
+        RankedImage(*one, int(called[k]), tuple(first[:, k].tolist()), tuple(np.flatnonzero(of[:, k]).tolist()))
+        for k, one in images_by_severity(part, lost)
     ]
+
+
+def images_by_severity(
+    part: Predictions, chosen: Bools
+) -> Iterator[tuple[int, tuple[str, str | None, int | None, float]]]:
+    """Yield the places of chosen images (N,), the most severe first, with image, patient, grade and probability."""
+    grade = np.full(len(part), -1) if part.grade is None else part.grade
+    order = np.lexsort((part.image_id, part.prob, -grade))
+    for k in order[chosen[order]].tolist():
+        patient = None if part.patient_id is None else str(part.patient_id[k])
+        yield k, (str(part.image_id[k]), patient, int(grade[k]) if grade[k] >= 0 else None, float(part.prob[k]))

@@ -58,7 +58,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from retinabench.core.errors import InputError
@@ -67,7 +67,7 @@ from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.sequence import SHARE, GoalSequence, certified
 from retinabench.metrics.intervals import holm
 from retinabench.metrics.proportions import effective_images
-from retinabench.metrics.weighted_images import cluster_codes
+from retinabench.metrics.weighted_images import Floats, cluster_codes
 
 Verdict = Literal["broken", "holds", "not refuted"]
 LEVEL = 0.05
@@ -123,20 +123,15 @@ def judge(risks: Sequence[LabelledRisk]) -> list[Refutation]:
     pairs = np.array([ratio_p_values(one, LEVEL) for one in risks])
     broken, holds = holm(pairs[:, 0]) <= LEVEL, holm(pairs[:, 1]) <= LEVEL
     found = []
-    for one, (p_broken, p_holds), refuted, confirmed in zip(risks, pairs, broken, holds, strict=True):
+    for one, (p_broken, p_holds), refuted, confirmed in zip(risks, pairs.tolist(), broken, holds, strict=True):
         den = np.asarray(one.den, np.float64)
-        ratio = float(np.sum(one.num) / den.sum()) if den.sum() > 0 else float("nan")
+        ratio = float(np.sum(one.num) / den.sum()) if den.sum() > 0 else math.nan
+        patients = len(np.unique(np.asarray(one.patient)[den > 0]))
         verdict: Verdict = "broken" if refuted else "holds" if confirmed else "not refuted"
-        found.append(
-            Refutation(
-                ratio, one.goal, len(np.unique(np.asarray(one.patient)[den > 0])), float(p_broken), float(p_holds), verdict,
-                len(risks), LEVEL,
-            )
-        )  # fmt: skip
+        found.append(Refutation(ratio, one.goal, patients, p_broken, p_holds, verdict, len(risks), LEVEL))
     return found
 
 
-Floats = NDArray[np.float64]
 MANY = 2000  # images from which on uncertainties are rounded
 LEAST_VALUES = 100  # unless that would leave fewer candidates
 
@@ -174,7 +169,6 @@ def certify(
     cases: ReferralCases,
     goals: Sequence[Goal],
     delta: float = 0.1,
-    *,
     most_images: int | None = None,
     share: float = SHARE,
 ) -> Certificate:
@@ -209,11 +203,8 @@ def certify(
     refused = [one for one in found if one.threshold is None]
     if refused:
         needed = [one.needed for one in refused if one.needed is not None]
-        return replace(
-            certificate,
-            why="; ".join(f"for {one.goal.text}, {one.why}" for one in refused),
-            needed=max(needed) if len(needed) == len(refused) else None,
-        )
+        why = "; ".join(f"for {one.goal.text}, {one.why}" for one in refused)
+        return replace(certificate, why=why, needed=max(needed) if len(needed) == len(refused) else None)
     threshold, why = _together(certificate)
     return replace(certificate, threshold=threshold, why=why)
 
@@ -224,8 +215,7 @@ def _together(certificate: Certificate) -> tuple[float | None, str | None]:
     up = [float(one.threshold) for one in found if one.threshold is not None and not one.goal.spec.of_referred]
     down = [float(one.threshold) for one in found if one.threshold is not None and one.goal.spec.of_referred]
     if up and down and min(up) < max(down):
-        why = "no threshold satisfies both the bound on referral and the other goals with this confidence"
-        return None, why
+        return None, "no threshold satisfies both the bound on referral and the other goals with this confidence"
     if up and -math.inf < min(up) < certificate.begins:
         narrow = next(one.goal for one in found if one.threshold == min(up))
         late = max((one for one in found if one.goal.spec.den_retained), key=lambda one: one.first.threshold)

@@ -34,12 +34,10 @@ from retinabench.core.results import Document, number_text
 from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT, PER_PATIENT
 from retinabench.metrics.proportions import Interval, clopper_pearson, effective_images
-from retinabench.metrics.weighted_images import cluster_codes, is_positive
+from retinabench.metrics.weighted_images import Bools, Floats, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Per = Literal["image", "patient-image", "patient"]
 PER: dict[str, str] = {
     "image": PER_IMAGE,
@@ -65,14 +63,9 @@ class ReferralCases:
         cls, part: Predictions, uncertainty: str = "auto", threshold: float = 0.5, per: Per = "image"
     ) -> ReferralCases:
         codes, _ = cluster_codes(np.arange(len(part)) if part.patient_id is None else part.patient_id)
-        return cls(
-            part.label == 1,
-            is_positive(part.prob, threshold),
-            referral_uncertainty(part, uncertainty, threshold=threshold)[0],
-            codes,
-            weights(codes, per),
-            None if part.grade is None else part.grade >= SEVERE,
-        )
+        values, _ = referral_uncertainty(part, uncertainty, threshold=threshold)
+        severe = None if part.grade is None else part.grade >= SEVERE
+        return cls(part.label == 1, is_positive(part.prob, threshold), values, codes, weights(codes, per), severe)
 
     def __len__(self) -> int:
         return len(self.label)
@@ -144,40 +137,25 @@ def _severe(cases: ReferralCases) -> Bools:
     return np.asarray(cases.severe, bool)
 
 
-def _everyone(cases: ReferralCases) -> Bools:
-    return np.ones(len(cases), bool)
-
-
-def _wrong(cases: ReferralCases) -> Bools:
-    return np.asarray(cases.label != cases.positive)
-
-
-def _missed(cases: ReferralCases) -> Bools:
-    return cases.label & ~cases.positive
-
-
-def _false_alarm(cases: ReferralCases) -> Bools:
-    return ~cases.label & cases.positive
-
-
-def _missed_severe(cases: ReferralCases) -> Bools:
-    return _severe(cases) & ~cases.positive
-
-
-TARGETS: dict[str, RatioRisk] = {
-    "selective_risk": RatioRisk("error of the retained", False, _wrong, _everyone, den_retained=True),
-    "accuracy": RatioRisk("accuracy of the retained", True, _wrong, _everyone, den_retained=True),
-    "sensitivity": RatioRisk("sensitivity with expert", True, _missed, lambda cases: cases.label),
-    "missed_referable": RatioRisk("referable images missed", False, _missed, lambda cases: cases.label),
-    "severe_sensitivity": RatioRisk("sensitivity for grade 3-4", True, _missed_severe, _severe),
-    "missed_severe": RatioRisk("severe images missed", False, _missed_severe, _severe),
-    "specificity": RatioRisk("specificity with expert", True, _false_alarm, lambda cases: ~cases.label),
-    "npv": RatioRisk("NPV of the retained", True, _missed, lambda cases: ~cases.positive, den_retained=True),
-    "ppv": RatioRisk("PPV of the retained", True, _false_alarm, lambda cases: cases.positive, den_retained=True),
-    "referral_rate": RatioRisk("share read by the expert", False, _everyone, _everyone, of_referred=True),
+_COUNTED: dict[str, Callable[[ReferralCases], Bools]] = {
+    "all": lambda cases: np.ones(len(cases), bool),
+    "wrong": lambda cases: np.asarray(cases.label != cases.positive),
+    "missed": lambda cases: cases.label & ~cases.positive,
+    "alarm": lambda cases: ~cases.label & cases.positive,
+    "missed severe": lambda cases: _severe(cases) & ~cases.positive,
 }
-
-
+TARGETS: dict[str, RatioRisk] = {
+    "selective_risk": RatioRisk("error of the retained", False, _COUNTED["wrong"], _COUNTED["all"], den_retained=True),
+    "accuracy": RatioRisk("accuracy of the retained", True, _COUNTED["wrong"], _COUNTED["all"], den_retained=True),
+    "sensitivity": RatioRisk("sensitivity with expert", True, _COUNTED["missed"], lambda cases: cases.label),
+    "missed_referable": RatioRisk("referable images missed", False, _COUNTED["missed"], lambda cases: cases.label),
+    "severe_sensitivity": RatioRisk("sensitivity for grade 3-4", True, _COUNTED["missed severe"], _severe),
+    "missed_severe": RatioRisk("severe images missed", False, _COUNTED["missed severe"], _severe),
+    "specificity": RatioRisk("specificity with expert", True, _COUNTED["alarm"], lambda cases: ~cases.label),
+    "npv": RatioRisk("NPV of the retained", True, _COUNTED["missed"], lambda cases: ~cases.positive, den_retained=True),
+    "ppv": RatioRisk("PPV of the retained", True, _COUNTED["alarm"], lambda cases: cases.positive, den_retained=True),
+    "referral_rate": RatioRisk("share read by the expert", False, _COUNTED["all"], _COUNTED["all"], of_referred=True),
+}
 ALIASES = {"workload": "referral_rate", "error": "selective_risk"}
 
 

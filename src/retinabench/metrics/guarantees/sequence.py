@@ -43,8 +43,8 @@ from scipy.special import ndtr, ndtri
 
 from retinabench.core.errors import InputError
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
+from retinabench.metrics.weighted_images import Floats
 
-Floats = NDArray[np.float64]
 ORDERS = (8, 32)  # fewest and most orders; with many patients, one order hardly differs from another
 PATIENT_ORDERS = 64_000
 STEPS = 150  # bets are revised this many times, if there are as many patients
@@ -71,11 +71,8 @@ def evidence(
     counts = goal_errors > 0
     share = np.full((tests, len(order)), delta / TARGET)  # wealth / target
     rate_sum = np.full_like(share, PRIOR_RATE * min(goal_errors.max(initial=0.0), bound) * USUAL)
-    error_sum, square_sum, seen = (
-        np.full_like(share, PRIOR_SIZE * first),
-        np.full_like(share, PRIOR_SIZE * first**2),
-        0.0 * share,
-    )
+    error_sum, square_sum = np.full_like(share, PRIOR_SIZE * first), np.full_like(share, PRIOR_SIZE * first**2)
+    seen = 0.0 * share
     cuts = np.unique(np.linspace(0, patients, min(STEPS, patients) + 1).round().astype(np.intp))
     for start, stop in pairwise(cuts):
         rate = np.maximum(rate_sum / (PRIOR_RATE + seen), ALMOST)
@@ -268,7 +265,7 @@ def _steps(
                 yield SequenceStep(place, float(n.sum()) / total if total else math.nan, patients, float(p))
 
 
-def _at_most(events: NDArray[np.float64], trials: NDArray[np.float64], goal: float) -> NDArray[np.float64]:
+def _at_most(events: Floats, trials: Floats, goal: float) -> Floats:
     """P(at most so many events) of independent trials, each with the chance `goal`; 1 without trials."""
     k, n = events.round(), trials.round()
     return np.where(k < n, special.betainc(np.maximum(n - k, 1), k + 1, 1 - goal), 1.0)

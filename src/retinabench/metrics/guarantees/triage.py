@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, Row
@@ -32,22 +31,22 @@ from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
 from retinabench.metrics.guarantees.goals import Goal, Per, ReferralCases, as_goals, ratio_interval
-from retinabench.metrics.guarantees.threshold import (
+from retinabench.metrics.guarantees.transfer import (
     FrozenOnSets,
     Realised,
+    Transfer,
     meeting,
     notes_on,
     of_file,
     on_sets,
     validation_and_test,
 )
-from retinabench.metrics.guarantees.transfer import Transfer
-from retinabench.metrics.proportions import Interval
-from retinabench.metrics.weighted_images import check_draws
+from retinabench.metrics.proportions import Interval, finite_or_none
+from retinabench.metrics.weighted_images import Floats, check_draws
 from retinabench.predictions.table import Predictions
 
-Floats = NDArray[np.float64]
 Side = Literal["negative", "positive"]
+ZoneGoals = Mapping[Side, tuple[Goal, ...]]
 
 # Zone -> the targets that its threshold decides.
 TARGETS_OF: dict[Side, tuple[str, ...]] = {
@@ -59,7 +58,7 @@ BEGIN: dict[Side, float] = {"negative": 0.25, "positive": 0.05}
 """Share of the patients with which a sequence begins: a zone may hold a small part of them."""
 
 
-def zone_goals(goals: Sequence[Goal | str]) -> dict[Side, tuple[Goal, ...]]:
+def zone_goals(goals: Sequence[Goal | str]) -> ZoneGoals:
     hint = "npv, sensitivity, missed_referable, severe_sensitivity or missed_severe (negative zone); ppv or specificity (positive)."
     if not goals:
         raise InputError("the zones have no goal", hint=f"Give goals for {hint}")
@@ -77,11 +76,7 @@ def zone_cases(cases: ReferralCases, prob: Floats, side: Side) -> ReferralCases:
 
 
 def zone_certificates(
-    cases: ReferralCases,
-    prob: Floats,
-    goals: Mapping[Side, tuple[Goal, ...]],
-    delta: float,
-    most_images: int | None = None,
+    cases: ReferralCases, prob: Floats, goals: ZoneGoals, delta: float, most_images: int | None = None
 ) -> dict[Side, Certificate]:
     """Certify the goals of each zone, both zones together with confidence 1 - delta. Shapes: `prob` (N,)."""
     if not 0 < delta < 1:  # of both zones, before it is halved
@@ -93,9 +88,7 @@ def zone_certificates(
     }
 
 
-def plain_ends(
-    cases: ReferralCases, prob: Floats, goals: Mapping[Side, tuple[Goal, ...]]
-) -> tuple[float | None, float | None]:
+def plain_ends(cases: ReferralCases, prob: Floats, goals: ZoneGoals) -> tuple[float | None, float | None]:
     """Return the ends of the widest zones that meet their goals by plain estimates and do not overlap. Shapes: `prob` (N,)."""
     below, above = (_plain(zone_cases(cases, prob, side), goals[side]) for side in TARGETS_OF)
     return _apart(prob, cases.weight, below, above)
@@ -138,11 +131,7 @@ def _apart(prob: Floats, weight: Floats, below: Floats, above: Floats) -> tuple[
     best = np.flatnonzero(automatic == automatic.max())
     both = best[np.isfinite(a[best]) & np.isfinite(b[best])]
     k = int((both if len(both) else best)[0])
-    return _finite(a[k]), _finite(b[k])
-
-
-def _finite(end: float) -> float | None:
-    return float(end) if math.isfinite(end) else None
+    return finite_or_none(a[k]), finite_or_none(b[k])
 
 
 SCHEMA = "retinabench.triage/1"
@@ -167,7 +156,7 @@ class Triage(FrozenOnSets):
     """Three zones from validation, what they do to the test sets, and whether their guarantees hold there.
 
     Args:
-        per: The estimand of everything that is chosen, certified and reported, one of `risks.PER`.
+        per: The estimand of everything that is chosen, certified and reported, one of `goals.PER`.
         delta: Probability of a wrong certificate, of both zones together; None: plain choice.
         zones: `negative` and `positive`, as far as they have goals.
         plain_read: Share of the validation images that the expert reads at the plain choice.
@@ -212,19 +201,14 @@ class Triage(FrozenOnSets):
         return tuple(side for side, zone in self.zones.items() if zone.threshold is None)
 
     def records(self) -> list[Row]:
-        return [
-            {
-                "set": name,
-                "per": self.per,
-                "images": one.images,
-                "negative": self.shares[name][0].value,
-                "positive": self.shares[name][1].value,
-                "read": one.referral_rate.value,
-                **{target: one.targets[target].value for target in ("npv", "ppv", "sensitivity", "specificity")},
-                "guarantee": one.guarantee,
-            }
-            for name, one in self.sets.items()
-        ]
+        rows: list[Row] = []
+        for name, one in self.sets.items():
+            row: Row = {"set": name, "per": self.per, "images": one.images}
+            row |= {side: share.value for side, share in zip(TARGETS_OF, self.shares[name], strict=True)}
+            row |= {"read": one.referral_rate.value}
+            row |= {target: one.targets[target].value for target in ("npv", "ppv", "sensitivity", "specificity")}
+            rows.append(row | {"guarantee": one.guarantee})
+        return rows
 
     def to_dict(self) -> JsonObject:
         """Return plain dictionaries; infinite thresholds of a certificate are written as text."""
@@ -356,8 +340,7 @@ def within(
     labels = group_labels(predictions, column)
     names = np.unique(labels).tolist()
     share = None if delta is None else delta / len(names)
-    groups: dict[str, Transfer | Triage] = {}
-    left_out: dict[str, str] = {}
+    groups, left_out = dict[str, Transfer | Triage](), dict[str, str]()
     for name in names:
         value = name.removeprefix(f"{column}: ")
         try:

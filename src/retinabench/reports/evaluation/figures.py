@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.clinical.screening_table import GOALS
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.rejection import REMOVED, Rejections
+from retinabench.metrics.weighted_images import Bools, Floats
 from retinabench.reports.evaluation.evaluation import BINS, FEWEST, GRID, MOST_COLORS, Evaluation, SetPredictions
 from retinabench.reports.grades import Seeds, confusion_table, scores_table, sets_table
 from retinabench.reports.toolkit import figures as style

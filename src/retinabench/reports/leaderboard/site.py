@@ -33,12 +33,12 @@ from retinabench.core.errors import QUIET, InputError, Progress
 from retinabench.core.files import check, json_text, write_bytes
 from retinabench.core.results import IntervalRow, JsonObject, draw_intervals
 from retinabench.core.workspace import Workspace
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.comparison import ScoreRanking
 from retinabench.metrics.image_sets import SET_LABELS, kept_columns
 from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import SCORES as SPECS
+from retinabench.metrics.weighted_images import Floats
 from retinabench.predictions.io import parquet_bytes
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation.evaluation import FEWEST, GRID, SetPredictions

@@ -11,10 +11,10 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgb
 from matplotlib.figure import Figure
 
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.decisions import binary_entropy
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.paired import aggregate
+from retinabench.metrics.weighted_images import Floats
 from retinabench.reports.papers import figures as shared
 from retinabench.reports.papers.figures import BANDS, PaperFigure
 from retinabench.reports.papers.measurements import RATES, Collection, MethodRuns, TaskResults

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from retinabench.core.errors import Advance, InputError, Progress, nearest
 from retinabench.core.subprocesses import in_processes
 from retinabench.metrics import published
-from retinabench.metrics.arrays import Floats
 from retinabench.metrics.classification import grade_weight, roc_curve, sensitivity_on_chords
 from retinabench.metrics.comparison import RankedModel, ScoreRanking, rank_methods
 from retinabench.metrics.decisions import referral_uncertainty
@@ -40,7 +39,7 @@ from retinabench.metrics.image_sets import image_sets
 from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
 from retinabench.metrics.scoring import ScoreSettings
-from retinabench.metrics.weighted_images import Cases, Weighted
+from retinabench.metrics.weighted_images import Cases, Floats, Weighted
 from retinabench.predictions.io import ReadEach, find_files, read_each
 from retinabench.predictions.table import Predictions, align
 from retinabench.reports.evaluation.evaluation import FEWEST, GRID

@@ -33,7 +33,7 @@ from PIL import Image
 
 from retinabench.core.errors import visible
 from retinabench.core.files import write_bytes
-from retinabench.metrics.arrays import Floats
+from retinabench.metrics.weighted_images import Floats
 
 INK, MUTED, FAINT, PAPER = "#1d1d1b", "#6a6a66", "#dcdbd5", "#fffffe"
 GOOD, BAD, PASS = "#2c6fae", "#c8452d", "#4f7f52"
