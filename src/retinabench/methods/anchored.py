@@ -316,7 +316,7 @@ class SequentialAnchored:
             },
             ADAM,
             tuned={
-                "optimizer.lr": ({100: 0.0031, 1000: 0.097, "large": 0.0097}, 0.013),
+                "optimizer.lr": ({1000: 0.097, "large": 0.0097}, 0.013),
                 "method.member.lr_factor": (0.96, 0.22),
                 "method.member.walk": (0.32, 0.13),
             },
