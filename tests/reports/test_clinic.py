@@ -113,7 +113,9 @@ def test_every_kind_of_answer():
     # An uncertainty that is certain about the missed: the probability's distance from one half, turned round.
     turned = np.abs(good - 0.5)
     assert kind(flat(label, good, uncertainty=turned), referral_rate=0.3) == "worse"
-    assert kind(flat(label, good, uncertainty=rng.random(2000)), referral_rate=0.3) == "unclear"
+    chance = rng.random(2000)
+    assert kind(flat(label, good, uncertainty=chance), referral_rate=0.3) == "beaten"
+    assert kind(flat(label[:60], good[:60], uncertainty=chance[:60]), referral_rate=0.3) == "unclear"
 
 
 @pytest.mark.parametrize("columns", [True, False])

@@ -83,7 +83,7 @@ def printable(text: str, limit: int = 1000) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: the nearest valid one, then all valid ones."""
     known = sorted(known)
-    close = get_close_matches(word, known, n=1, cutoff=0.5)
+    close = get_close_matches(word, known, n=1, cutoff=0.55)
     hint = f"Did you mean '{close[0]}'? " if close else ""
     return f"{hint}Valid: {', '.join(known)}."
 

@@ -188,7 +188,7 @@ class Anchored:
             "anchored ensemble",
             {"name": "ensemble", "members": 20, "member": {"name": "anchored", "anchors": "matched"}},
             ADAM,
-            tuned={"optimizer.lr": ({100: 0.46, 1000: 0.0046}, 0.0069), "method.members": (None, 5)},
+            tuned={"optimizer.lr": ({100: 0.46, 1000: 0.046, "large": 0.0046}, 0.0069), "method.members": (None, 5)},
             searched={
                 "method.members": {"choices": [5, 10, 20]},
                 "optimizer.lr": (log_range(0.0003, 0.01), log_range(0.002, 0.03)),
@@ -311,7 +311,7 @@ class SequentialAnchored:
             },
             ADAM,
             tuned={
-                "optimizer.lr": (0.0097, 0.013),
+                "optimizer.lr": ({1000: 0.097, "large": 0.0097}, 0.013),
                 "method.member.lr_factor": (0.96, 0.22),
                 "method.member.walk": (0.32, 0.13),
             },

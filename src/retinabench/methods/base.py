@@ -105,7 +105,8 @@ class FidelitySettings(Frozen):
     All entries train on the stated posterior, in batches of 50, until the last epoch. Widths, numbers of members and the rates of regressions are those
     that `retinabench fidelity tune` chose on development targets, the rates of classifications those of `docs/tables/fidelity-search.csv`.
 
-    A table by tier, such as {100: 0.02, 1000: 0.007}, has one value for each budget: that of the tier nearest to it by logarithm. In `method`, the values
+    A table by tier, such as {100: 0.02, 1000: 0.007, "large": 0.01}, has one value for each budget, that of the tier nearest to it by logarithm, and one for
+    networks of more than 10,000 weights, for which `large` was searched. In `method`, the values
     "prior_precision" and "prior_std" stand for the target's numbers, and "X per point" for X times the number of its training points. Without `epochs` in
     `optimizer` as many are trained as the budget allows.
     """

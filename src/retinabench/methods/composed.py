@@ -97,7 +97,7 @@ class Ensemble:
             "deep ensemble",
             {"members": 10, "member": "map"},
             ADAM,
-            tuned={"optimizer.lr": ({100: 0.22, 1000: 0.0068}, 0.0085), "method.members": (None, 5)},
+            tuned={"optimizer.lr": ({100: 0.22, 1000: 0.0068, "large": 0.0068}, 0.0085), "method.members": (None, 5)},
             searched={
                 "method.members": {"choices": [5, 10, 20]},
                 "optimizer.lr": (log_range(0.0003, 0.01), log_range(0.002, 0.03)),

@@ -63,7 +63,7 @@ class McDropout(TrainedByObjective):
             "MC dropout",
             {"samples": 100},
             ADAM,
-            tuned={"optimizer.lr": ({100: 0.018, 1000: 0.00057}, 0.0068), "method.rate": (0.28, 0.0035)},
+            tuned={"optimizer.lr": ({1000: 0.018, "large": 0.00057}, 0.0068), "method.rate": (0.28, 0.0035)},
             searched={
                 "method.rate": (log_range(0.02, 0.4), log_range(0.003, 0.2)),
                 "optimizer.lr": (log_range(0.0003, 0.005), log_range(0.002, 0.02)),

@@ -145,7 +145,7 @@ FIDELITY = (
         "mean-field Gaussian",
         {"samples": 100, "train_samples": 2},
         ADAM,
-        tuned={"optimizer.lr": ({100: 0.027, 1000: 0.0027}, 0.0036), "method.std": (0.0088, 0.0056)},
+        tuned={"optimizer.lr": ({100: 0.027, 1000: 0.0085, "large": 0.0027}, 0.0036), "method.std": (0.0088, 0.0056)},
         searched={"method.std": log_range(0.005, 0.1), "optimizer.lr": log_range(0.0005, 0.02)},
     ),
 )

@@ -331,7 +331,7 @@ FIDELITY = tuple(
         tuned={"optimizer.lr": (rate, 0.0085)},
     )
     for name, title, weights, rate in (
-        ("laplace", "last-layer Laplace", "last_layer", 0.0068),
-        ("laplace-diagonal", "diagonal Laplace", "diagonal", {100: 0.068, 1000: 0.0068}),
+        ("laplace", "last-layer Laplace", "last_layer", {100: 0.0068, 1000: 0.00068, "large": 0.0068}),
+        ("laplace-diagonal", "diagonal Laplace", "diagonal", {100: 0.068, 1000: 0.22, "large": 0.0068}),
     )
 )

@@ -172,7 +172,10 @@ class Mfvi(WeightLayers):
             "MFVI",
             {"samples": 100, "annealing": "none", "prior_mean": "zero", "prior_stddev": "prior_std"},
             ADAM,
-            tuned={"optimizer.lr": ({100: 0.023, 1000: 0.00073}, 0.0061), "method.stddev_mean_init": (0.016, 0.0056)},
+            tuned={
+                "optimizer.lr": ({100: 0.023, 1000: 0.0023, "large": 0.00073}, 0.0061),
+                "method.stddev_mean_init": (0.016, 0.0056),
+            },
             searched={
                 "method.stddev_mean_init": log_range(0.005, 0.1),
                 "optimizer.lr": (log_range(0.0005, 0.01), log_range(0.001, 0.03)),

@@ -67,4 +67,8 @@ def fit(
     return train(build(model, run, likelihood), batches, run, checkpoint)
 
 
-FIDELITY = (fidelity_entry("map", "MAP", {}, ADAM, tuned={"optimizer.lr": (0.0068, 0.0085)}),)
+FIDELITY = (
+    fidelity_entry(
+        "map", "MAP", {}, ADAM, tuned={"optimizer.lr": ({100: 0.0068, 1000: 0.00068, "large": 0.0068}, 0.0085)}
+    ),
+)

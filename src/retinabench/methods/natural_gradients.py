@@ -258,7 +258,11 @@ class Ivon(NaturalGradient):
             "IVON",
             {"samples": 100, "train_samples": 1},
             FALLING_RATE,
-            tuned={"optimizer.lr": (0.03, 0.0012), "method.std": (0.011, 0.021), "method.beta2": (0.9995, 0.998)},
+            tuned={
+                "optimizer.lr": ({100: 0.03, 1000: 0.003, "large": 0.03}, 0.0012),
+                "method.std": (0.011, 0.021),
+                "method.beta2": (0.9995, 0.998),
+            },
             searched={
                 "method.std": log_range(0.01, 0.1),
                 "method.beta2": {"choices": [0.998, 0.9995]},
@@ -275,7 +279,7 @@ class Ivon(NaturalGradient):
             },
             FALLING_RATE,
             tuned={
-                "optimizer.lr": ({100: 0.38, 1000: 0.012}, 0.012),
+                "optimizer.lr": ({100: 0.38, 1000: 0.12, "large": 0.012}, 0.012),
                 "method.members": (None, 6),
                 "method.member.std": (0.017, 0.012),
             },
@@ -392,7 +396,7 @@ class Vogn(NaturalGradient):
             "VOGN",
             {"samples": 100, "beta2": 0.9995},
             FALLING_RATE,
-            tuned={"optimizer.lr": (0.016, 0.00079), "method.std": (0.011, 0.025)},
+            tuned={"optimizer.lr": ({100: 0.016, 1000: 0.0016, "large": 0.016}, 0.00079), "method.std": (0.011, 0.025)},
             searched={
                 "method.std": log_range(0.01, 0.1),
                 "optimizer.lr": (log_range(0.002, 0.1), log_range(0.0005, 0.02)),

@@ -229,7 +229,7 @@ class Sgld(Chain):
             "sgld",
             "SGLD",
             {"samples": 100, "burn_in": 0.3},
-            tuned={"optimizer.lr": ({100: 2.0, 1000: 0.02}, 0.0061), "method.lr_factor": (0.77, 0.11)},
+            tuned={"optimizer.lr": ({1000: 2.0, "large": 0.02}, 0.0061), "method.lr_factor": (0.77, 0.11)},
             searched={
                 "method.lr_factor": log_range(0.1, 1.0),
                 "optimizer.lr": (log_range(0.01, 0.2), log_range(0.001, 0.03)),
@@ -286,7 +286,7 @@ class Sghmc(Chain):
             "SGHMC",
             {"samples": 100, "burn_in": 0.3},
             HEAVY_BALL,
-            tuned={"optimizer.lr": ({100: 3.5, 1000: 0.035}, 0.0016), "method.lr_factor": (0.23, 0.11)},
+            tuned={"optimizer.lr": ({100: 3.5, 1000: 1.1, "large": 0.035}, 0.0016), "method.lr_factor": (0.23, 0.11)},
             searched={
                 "method.lr_factor": log_range(0.1, 1.0),
                 "optimizer.lr": (log_range(0.002, 0.05), log_range(0.0002, 0.01)),
@@ -301,7 +301,7 @@ class Sghmc(Chain):
                 "member": {"name": "sghmc", "samples": 50, "burn_in": 0.3, "lr_factor": 0.12},
             },
             HEAVY_BALL,
-            tuned={"optimizer.lr": ({100: 0.1, 1000: 0.032}, 0.0058)},
+            tuned={"optimizer.lr": ({100: 0.1, 1000: 3.2, "large": 0.032}, 0.0058)},
             searched={
                 "method.members": {"choices": [2, 4, 8]},
                 "method.member.lr_factor": log_range(0.1, 1.0),
@@ -348,7 +348,7 @@ class CyclicalSghmc(Chain):
             "cyclical SGHMC",
             {"burn_in": 0.2},
             HEAVY_BALL,
-            tuned={"optimizer.lr": ({100: 0.55, 1000: 0.0055}, 0.0012), "method.samples": (60, 15)},
+            tuned={"optimizer.lr": ({1000: 0.55, "large": 0.0055}, 0.0012), "method.samples": (60, 15)},
             searched={
                 "method.samples": {"choices": [15, 30, 60]},
                 "optimizer.lr": (log_range(0.002, 0.05), log_range(0.0002, 0.01)),

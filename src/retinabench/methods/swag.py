@@ -242,7 +242,7 @@ class Swag:
             "SWAG",
             {"samples": 100, "start": 0.5, "scale": 0.5, "rank": 20, "per_epoch": 1},
             {"name": "sgd", "momentum": 0.9, "schedule": "constant"},
-            tuned={"optimizer.lr": ({100: 0.066, 1000: 0.021}, 0.00068), "method.lr_factor": (0.72, 0.52)},
+            tuned={"optimizer.lr": ({1000: 0.066, "large": 0.021}, 0.00068), "method.lr_factor": (0.72, 0.52)},
             searched={
                 "method.lr_factor": log_range(0.1, 1.0),
                 "optimizer.lr": (log_range(0.001, 0.05), log_range(0.0002, 0.01)),
@@ -404,7 +404,7 @@ class MultiSwag:
             "MultiSWAG along SGLD",
             {"samples": 100, "path": "sgld", "start": 0.3, "per_epoch": 1, "components": 4},
             tuned={
-                "optimizer.lr": ({100: 2.5, 1000: 0.079}, 0.0022),
+                "optimizer.lr": ({100: 2.5, 1000: 0.79, "large": 0.079}, 0.0022),
                 "method.lr_factor": (0.11, 0.21),
                 "method.scale": (0.67, 0.58),
             },

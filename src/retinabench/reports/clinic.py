@@ -206,11 +206,11 @@ def _kind(one: SetScreening, report: ScreeningReport) -> Kind:
         return "nothing missed"
     if caught.high < rate:
         return "worse"
+    gain = one.simple_rule.gain
     if not caught.low > rate:
-        return "unclear"
+        return "beaten" if gain.high < 0 else "unclear"
     if 1 - one.readings["reader"]["sensitivity"].value >= one.missed.alone.value:
         return "reader"
-    gain = one.simple_rule.gain
     if one.simple_rule.same:
         return "same"
     return "beaten" if gain.high < 0 else "yes" if gain.low > 0 else "unclear"

@@ -14,7 +14,8 @@ from retinabench.fidelity.densities.density import KnownDensity, find_density
 from retinabench.fidelity.densities.draws import write_draws
 from retinabench.fidelity.densities.functions import Floats
 from retinabench.fidelity.submissions.entries import entry
-from retinabench.methods.chains import SAMPLERS, Counted, Prior
+from retinabench.methods.chains import Counted, Prior
+from retinabench.methods.samplers import SAMPLERS
 
 FEWEST_GRADIENTS = 100
 

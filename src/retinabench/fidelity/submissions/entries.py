@@ -59,7 +59,7 @@ def check_plan(run: Run, limit: float) -> None:
 UNTRAINED_TITLES = {"nngp": "infinite width (NNGP)", "ntk": "infinite width (NTK)"}
 
 PER_POINT = " per point"
-# Weights of a network above which rates are those of 1,000 gradients, which `fundus-small` (61,581 weights) decided.
+# Weights of a network above which rates are those of `fundus-small` (61,581 weights) at every tier.
 LARGE = 10_000
 
 
@@ -101,15 +101,16 @@ def entry_run(
     }  # fmt: skip
     for word in overrides:
         override(tree, word)
-    run = load_run(**_of_target(tree, target, 1000 if target.parameters > LARGE else budget))
+    run = load_run(**_of_target(tree, target, budget))
     return run if "epochs" in tree["optimizer"] else within(run, budget)
 
 
 def _of_target(value: Any, target: Target, budget: float) -> Any:
-    """Replace the names of the target's numbers by the numbers, and a table by tier by the value of the nearest tier, in nested tables too."""
+    """Replace the names of the target's numbers by the numbers, and a table of rates by that of the tier or size, in nested tables too."""
     if isinstance(value, dict):
         if tiers := [key for key in value if isinstance(key, int)]:
-            return value[min(tiers, key=lambda tier: abs(log(budget / tier)))]
+            large = target.parameters > LARGE
+            return value["large" if large else min(tiers, key=lambda tier: abs(log(budget / tier)))]
         return {key: _of_target(inner, target, budget) for key, inner in value.items()}
     numbers = {"prior_precision": 1 / target.prior_variance, "prior_std": sqrt(target.prior_variance)}
     if isinstance(value, str) and value.endswith(PER_POINT):
