@@ -31,12 +31,11 @@ from retinabench.core.errors import InputError, csv_text
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.metrics.clinical.groups import group_labels
-from retinabench.metrics.decisions import ABOVE_HALF, UNCERTAINTIES, FrozenThreshold, referral_uncertainty
+from retinabench.metrics.decisions import ABOVE_HALF, UNCERTAINTIES, FrozenThreshold, gradable, referral_uncertainty
 from retinabench.metrics.guarantees.goals import Goal, Per
 from retinabench.metrics.weighted_images import Bools, Floats, is_positive
-from retinabench.predictions.check import Check, own_patients
+from retinabench.predictions.check import own_patients
 from retinabench.predictions.table import Predictions
-from retinabench.predictions.values import GRADABLE, gradable_rows
 
 Names = NDArray[np.str_]
 ACTIONS = ("refer to hospital", "expert reads", "no referral")
@@ -96,11 +95,6 @@ class ActionList:
 def listed(images: Predictions, uncertainty: Floats, call: Names, read: Bools | None) -> ActionList:
     order = np.lexsort((images.image_id, -uncertainty))
     return ActionList(images.take(order), uncertainty[order], call[order], None if read is None else read[order])
-
-
-def gradable(images: Predictions) -> Bools:
-    """(N,) whether an image can be graded, as its column `gradable` says."""
-    return gradable_rows(Check(images.source), images.subgroups.get(GRADABLE), len(images))
 
 
 def called(prob: Floats, decision: FrozenThreshold) -> Names:

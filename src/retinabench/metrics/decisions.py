@@ -41,7 +41,9 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, number_text
 from retinabench.metrics.proportions import binary, finite_or_none
 from retinabench.metrics.weighted_images import EPS, Bools, Floats, RankedImages, cluster_codes, is_positive
+from retinabench.predictions.check import Check
 from retinabench.predictions.table import Predictions
+from retinabench.predictions.values import GRADABLE, gradable_rows
 
 DIGITS = 12
 
@@ -90,6 +92,11 @@ def margin(prob: ArrayLike, threshold: float) -> Floats:
 
 
 UNCERTAINTIES = ("total", "epistemic", "aleatoric", "variance", "max_probability", "margin")
+
+
+def gradable(images: Predictions) -> Bools:
+    """(N,) whether an image can be graded, as its column `gradable` says."""
+    return gradable_rows(Check(images.source), images.subgroups.get(GRADABLE), len(images))
 
 
 def referral_uncertainty(
@@ -376,7 +383,7 @@ def referral_rules(
 def worst_images(codes: NDArray[np.intp], prob: Floats) -> NDArray[np.intp]:
     """Return the image with the largest probability of each patient, the first of equals; `codes`, `prob` (N,) -> (P,)."""
     order = np.lexsort((-prob, codes))
-    return order[np.append(True, np.diff(codes[order]) > 0)]
+    return np.asarray(order[np.append(True, np.diff(codes[order]) > 0)])
 
 
 def patient_uncertainty(codes: NDArray[np.intp], called: Bools, uncertainty: Floats) -> Floats:

@@ -381,6 +381,7 @@ def grade_scores(
     confusion = np.array([[int((true & called).sum()) for called in row] for true, row in pairs])
     shares = tuple(tuple(clustered_proportion(one, true, cases.patient, level) for one in row) for true, row in pairs)
     curve = {"referred": GRID, "value": point[len(_BUILTIN) :], "low": band[0], "high": band[1]}
-    kinds = get_args(Weighting) if chosen is not None else ()
-    sets = {name: evaluated_sets(images, chosen, name, groups, level) for name in kinds}
+    sets = {}
+    if chosen is not None:
+        sets = {name: evaluated_sets(images, chosen, name, groups, level) for name in get_args(Weighting)}
     return GradeScores(len(cases), int(images.patient.max()) + 1, scores, confusion, shares, curve, sets)

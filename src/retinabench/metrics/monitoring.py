@@ -334,11 +334,11 @@ def watch(
         before = {name: getattr(reference, name)[one_image_each(reference.image_id, codes)] for name in DRIFT}
     path, all_visits = drift_evidence(images, visits, before, seed), np.ones(len(visits.day), bool)
     drift = _evidence("drift", visits, path, 1 / level, all_visits)
-    sizes = len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out
-    evidence, known = (risks, combined, tuple(groups), drift), len(before.get("prob", ()))
+    windows = _windows(images, rows, certified, judged)
     return Monitoring(
-        certified, level, *sizes, *evidence, known, *_windows(images, rows, certified, judged), tuple(notes)
-    )
+        certified, level, len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out, risks,
+        combined, tuple(groups), drift, len(before.get("prob", ())), *windows, tuple(notes),
+    )  # fmt: skip
 
 
 def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:

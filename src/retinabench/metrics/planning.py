@@ -194,8 +194,8 @@ def images_for_auroc(given: Assumptions, half_width: float, level: float) -> flo
     held = np.minimum(np.array([q, 1 - q]) * spread, 1.0)  # share of the patients with an image of each class
 
     def too_wide(patients: float) -> float:
-        of_class = np.maximum(held * patients, 1.0).tolist()
-        low, high = auroc_interval(auroc, math.sqrt(variance / patients), *of_class, level)
+        diseased, healthy = np.maximum(held * patients, 1.0).tolist()
+        low, high = auroc_interval(auroc, math.sqrt(variance / patients), diseased, healthy, level)
         return (high - low) / 2 - half_width
 
     least, most = 2.0, float(MOST)

@@ -338,9 +338,11 @@ def _scored(
     whole = images.whole
     curves = {metric: referral_curves.curve_of(whole, metric) for metric in MAIN_CURVES}
     referral = {metric: {f"{r:g}": curve.at(r) for r in REFERRED} for metric, curve in curves.items()}
-    classes = ("positives", "negatives")
-    retained = {f"{r:g}": {name: curves["accuracy"].at(r, name) for name in classes} for r in REFERRED}
-    del curves
+    accuracy = curves["accuracy"]
+    retained = {
+        f"{r:g}": {"positives": accuracy.at(r, "positives"), "negatives": accuracy.at(r, "negatives")} for r in REFERRED
+    }
+    del curves, accuracy
     point = np.array([spec(whole) for spec in images.scores])
     draws = _replicates(images, point, bootstrap, done)
     scores = {}
@@ -510,7 +512,7 @@ def predict(estimator: Estimator, split: Split) -> Predictions:
         images = np.asarray(batch)
         if images.dtype == np.uint8:
             images = images.astype(np.float32) / np.float32(255)
-        answer = estimator(images)
+        answer: object = estimator(images)
         if not isinstance(answer, tuple) or len(answer) != 2:
             hint = "It must return (mean, uncertainty), one number per image each."
             raise InputError(f"the estimator returned {type(answer).__name__} for batch {number}", hint=hint)

@@ -21,7 +21,6 @@ from retinabench.core.results import (
     number_text,
     vars_of,
 )
-from retinabench.metrics.actions import gradable
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
@@ -58,6 +57,7 @@ from retinabench.metrics.decisions import (
     FrozenThreshold,
     ReferralRule,
     by_patient,
+    gradable,
     referral_rule,
     referral_uncertainty,
 )
@@ -102,7 +102,7 @@ def ungradable_images(label: Bools, positive: Bools, gradable: Bools, cluster: A
         for shares in (rate_shares(label, positive & gradable, gradable), rate_shares(label, positive | ~gradable))
     )
     of = (gradable, np.ones(len(label))), (~gradable, label), (~gradable, ~label)
-    share, ill, healthy = (clustered_proportion(*one, codes) for one in of)
+    share, ill, healthy = (clustered_proportion(right, among, codes) for right, among in of)
     return Ungradable(int((~gradable).sum()), share, ill, healthy, excluded, as_referred)
 
 
@@ -300,7 +300,7 @@ class ScreeningReport(Tabular):
 
     def to_dict(self) -> JsonObject:
         """Return plain dictionaries, lists, text, finite numbers and None."""
-        rules = {"threshold": self.threshold.to_dict(), "referral": self.referral.to_dict()}
+        rules: JsonObject = {"threshold": self.threshold.to_dict(), "referral": self.referral.to_dict()}
         rules |= {
             "referral_threshold": finite_or_none(self.referral.threshold),
             "uncertainty": self.referral.uncertainty,

@@ -203,8 +203,8 @@ def certify(
     refused = [one for one in found if one.threshold is None]
     if refused:
         needed = [one.needed for one in refused if one.needed is not None]
-        why = "; ".join(f"for {one.goal.text}, {one.why}" for one in refused)
-        return replace(certificate, why=why, needed=max(needed) if len(needed) == len(refused) else None)
+        reasons = "; ".join(f"for {one.goal.text}, {one.why}" for one in refused)
+        return replace(certificate, why=reasons, needed=max(needed) if len(needed) == len(refused) else None)
     threshold, why = _together(certificate)
     return replace(certificate, threshold=threshold, why=why)
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError
 from retinabench.core.files import check
 from retinabench.metrics import classification, weighted_images
-from retinabench.metrics.arrays import Bools, Floats
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.decisions import binary_entropy, compared_uncertainties, referral_uncertainty
 from retinabench.metrics.image_sets import Scores, kept_columns
@@ -27,7 +26,15 @@ from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
 from retinabench.metrics.rejection import Rejections, compare_uncertainties
 from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
-from retinabench.metrics.weighted_images import Cases, Statistic, Weighted, cluster_bootstrap, cluster_codes
+from retinabench.metrics.weighted_images import (
+    Bools,
+    Cases,
+    Floats,
+    Statistic,
+    Weighted,
+    cluster_bootstrap,
+    cluster_codes,
+)
 from retinabench.predictions.columns import DOMAINS
 from retinabench.predictions.table import Predictions, Subsets, check_seeds, seeds_of
 from retinabench.reports.toolkit.figures import OTHERS, Mark, mark
