@@ -33,7 +33,7 @@ from retinabench.core.settings import read_checked
 from retinabench.metrics.clinical.groups import group_labels
 from retinabench.metrics.decisions import ABOVE_HALF, UNCERTAINTIES, FrozenThreshold, gradable, referral_uncertainty
 from retinabench.metrics.guarantees.goals import Goal, Per
-from retinabench.metrics.weighted_images import Bools, Floats, is_positive
+from retinabench.metrics.weighted_images import Bools, Floats
 from retinabench.predictions.check import own_patients
 from retinabench.predictions.table import Predictions
 
@@ -98,7 +98,8 @@ def listed(images: Predictions, uncertainty: Floats, call: Names, read: Bools | 
 
 
 def called(prob: Floats, decision: FrozenThreshold) -> Names:
-    return np.where(is_positive(prob, decision.value), "referable", "not referable")
+    above = prob > 0.5 if decision.is_default else prob >= decision.value
+    return np.where(above, "referable", "not referable")
 
 
 def referral_list(

@@ -501,8 +501,13 @@ def cluster_codes(cluster: ArrayLike) -> tuple[NDArray[np.intp], int]:
             raise InputError("is missing", row=int(np.flatnonzero(missing)[0]) + 1, column="patient_id", hint=hint)
     if ids.dtype.kind == "U":
         return numbered(ids)
-    values, codes = np.unique(ids, return_inverse=True)
-    return np.asarray(codes, np.intp).reshape(-1), len(values)
+    try:
+        values, codes = np.unique(ids, return_inverse=True)
+        return np.asarray(codes, np.intp).reshape(-1), len(values)
+    except TypeError:  # ids of several kinds have no order: they are numbered as they appear
+        number: dict[Hashable, int] = {}
+        codes = np.array([number.setdefault(value, len(number)) for value in ids.tolist()], np.intp)
+        return codes, len(number)
 
 
 def replicate_weight(codes: NDArray[np.intp], clusters: int, seed: int, replicate: int) -> Floats:
