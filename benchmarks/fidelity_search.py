@@ -8,7 +8,7 @@ ensemble if it has none) times 1/√10, 1 and √10, with the seeds 0 and 1. Whi
 The score is the mean total variation from the reference over all test points, which the boards rank by.
 
 Writes `docs/tables/fidelity-search.csv`: all rates, their scores, and seconds of CPU of both seeds. A method states the best rate of a tier in
-its `FIDELITY`. A stopped command continues. All entries take 3 minutes of one core at 100 gradients and about 20 at 1,000.
+its `FIDELITY`. A stopped command continues. All entries take 3 minutes of one core at 100 gradients and 16 at 1,000.
 """
 
 from __future__ import annotations

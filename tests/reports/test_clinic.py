@@ -123,9 +123,9 @@ def test_useful_thresholds_are_those_of_the_intervals(columns):
     found = answer_sets(rb.clinic(screened(columns=columns), referral_rate=0.2))[0]
     curve = found.one.decision_curve
     better = (curve.low > 0) & (curve.over_all_low > 0)
-    low, high = found.useful
-    inside = (curve.threshold >= low) & (curve.threshold <= high)
+    inside = (curve.threshold >= found.useful[0]) & (curve.threshold <= found.useful[1])
     assert better[inside].all()
+    assert bool(found.one.subgroups and found.one.subgroups.worst("sensitivity")) == columns
 
 
 @pytest.mark.parametrize("width", [80, 60])
