@@ -169,7 +169,7 @@ class Run(TrainingRun, Extended):
 def load_run(
     source: str | Path | None = None, overrides: Sequence[str] = (), precision: str | None = None, **given: Any
 ) -> Run:
-    """Build a run from a TOML file or preset, then keywords, then `key=value` texts. Another network than the preset's leaves out settings that it has no choice of."""
+    """Build a run from a TOML file or preset, then keywords, then `key=value` texts. For a network other than the preset's, settings that this network lacks are left out."""
     file, tree = find(source) if source is not None else (None, {})
     network = dict(tree.get("model", {}))
     tree |= {key: value for key, value in given.items() if value is not None}

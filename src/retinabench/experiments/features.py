@@ -114,7 +114,7 @@ def _of_folder(data: Prepared, network: JsonObject, extract: Extract, progress: 
     key = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:12]
     workspace = Workspace(data.folder / f"features-{key}", "feature cache")
     paths = [workspace.folder / f"{number:05}.npy" for number in range(len(data.shards))]
-    if workspace.done:  # the name of a folder that was put here in place of this one does not show its content
+    if workspace.done:  # a folder of this name may have been replaced by another, whose content the name does not show
         if difference := first_difference(workspace.manifest() or {}, json.loads(json.dumps(manifest))):
             hint = "Delete the folder; the features are then computed again."
             raise InputError(f"holds features of another {difference[0]}", file=workspace.folder, hint=hint)

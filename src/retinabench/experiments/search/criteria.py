@@ -45,7 +45,7 @@ def measure(name: str, predictions: Predictions, rules: str) -> Value:
     """Return a criterion's value, or NaN and why it has none; only validation rows count."""
     validation = predictions.select(split="validation")
     if validation is None:
-        return np.nan, "there are no validation images"
+        return np.nan, "the run has no validation images"
     return CRITERIA[name].function(validation, rules)
 
 
@@ -53,7 +53,7 @@ def _in_domain_auroc(validation: Predictions, rules: str) -> Value:
     """The number is the same under both rules, up to the last bits."""
     part = validation.select(domain="in_domain")
     if part is None:
-        return np.nan, "there are no in-domain validation images"
+        return np.nan, "the run has no in-domain validation images"
     positive = int(part.label.sum())
     if positive in (0, len(part)):
         return np.nan, f"one class only: {positive} of {len(part)} in-domain validation images are positive"
@@ -65,7 +65,7 @@ def _balanced_joint_accuracy_area(validation: Predictions, rules: str) -> Value:
     shifted = validation.domain == "shifted"
     for name, count in (("shifted", shifted.sum()), ("in-domain", (~shifted).sum())):
         if not count:
-            return np.nan, f"there are no {name} validation images"
+            return np.nan, f"the run has no {name} validation images"
     values, _ = referral_uncertainty(validation, "auto", exact=rules == "published")
     if rules == "corrected":
         return float(referral_curves.area_of(ImageSet("balanced", validation, values).whole, "accuracy")), ""

@@ -62,7 +62,7 @@ def resemblance(
 ) -> Resemblance:
     """Test whether two sets of patients have the same distributions of some values, such as uncertainty and probability.
 
-    It needs no labels, and it is no test of the guarantee (`docs/monitoring.md`).
+    It needs no labels, and does not test the guarantee (`docs/monitoring.md`).
 
     The statistic is the largest of max_t |F_a(t) - F_b(t)| over the values, F being the empirical distributions of the images. Whole
     patients are exchanged between the sets, so that the p-value (1 + #{permuted >= observed}) / (1 + permutations) is exact:
