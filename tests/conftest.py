@@ -5,11 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from support.browsers import chromium
 from support.legible import legible, undrawn  # noqa: F401
 
 os.environ["RETINABENCH_CACHE"] = ""  # no test reads or writes the user's files
+settings.load_profile("ci")  # the same examples in every run; --hypothesis-profile=default draws new ones
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

@@ -97,7 +97,7 @@ def predictions(draw):
         uncertainties={} if (values := maybe(st.floats(-1e300, 1e300))) is None else {draw(WORDS): values},
         grade_prob=shares,
         subgroups={
-            f"{draw(WORDS)} {k}": draw(st.lists(one, min_size=n, max_size=n))
+            f"group {draw(WORDS)} {k}": draw(st.lists(one, min_size=n, max_size=n))
             for k, one in enumerate(draw(st.lists(st.sampled_from(CELLS), max_size=3)))
         },
         metadata={"method": draw(WORDS), "seed": draw(st.integers(0, 9)), "members": samples},
