@@ -389,6 +389,8 @@ class Ranked:
         patients = _patients(positive, w), _patients(negative, w)
         if min(patients) < 2:
             return Ends(why=ONE_PATIENT_OF_CLASS)
+        if np.ptp(score) == 0:
+            return Ends(why="no interval: all images are tied")
         span = 1 - self.low
         if len(sets) == 1:
             error = auroc_error(positive > 0, score, w.cases.patient, positive + negative).standard_error

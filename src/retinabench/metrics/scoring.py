@@ -32,7 +32,7 @@ from retinabench.metrics.image_sets import (
     SetEvaluator,
     SetScores,
     image_sets,
-    inversion_notes,
+    order_notes,
     replicates_of,
 )
 from retinabench.metrics.intervals import Ends
@@ -248,7 +248,7 @@ def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
     for name in ("in_domain", "shifted"):
         scores = sets[name].scores if name in sets else {}
         if "auroc" in scores:
-            notes += inversion_notes(name, scores["auroc"].value, scores["auroc"].high)
+            notes += order_notes(name, scores["auroc"])
         own = scores.get("failure_auroc") if ordered_by == "own" else None
         if own is not None and own.value < 0.4 and own.high < 0.5:
             notes.append(
@@ -279,9 +279,10 @@ def _notes(test: Predictions, values: Floats, name: str, cut: FrozenThreshold) -
         notes.append("WARNING: the probabilities look like decisions: give P(referable) before the threshold")
     ordered = np.sort(values)
     distinct = int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
-    if distinct < len(values):
-        what = "uncertainty" if distinct == 1 else "uncertainties"
-        notes.append(f"{len(values):,} images have {distinct:,} distinct {what}: ties are shared evenly")
+    if distinct == 1 < len(values):
+        notes.append(f"all {len(values):,} images have the same uncertainty: it cannot tell which to refer")
+    elif distinct < len(values):
+        notes.append(f"{len(values):,} images have {distinct:,} distinct uncertainties: ties are shared evenly")
     return notes
 
 

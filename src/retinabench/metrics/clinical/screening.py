@@ -62,7 +62,7 @@ from retinabench.metrics.decisions import (
     referral_uncertainty,
 )
 from retinabench.metrics.grades import GradeScores, grade_scores
-from retinabench.metrics.image_sets import SET_LABELS, inversion_notes
+from retinabench.metrics.image_sets import SET_LABELS, order_notes
 from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval, clustered_proportion, finite_or_none
 from retinabench.metrics.smooth_calibration import SmoothCalibration, smooth_calibration
@@ -400,7 +400,7 @@ def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScr
     if stated.threshold.note:
         notes.append(stated.threshold.note)
     for name, one in sets.items():
-        notes += inversion_notes(name, one.auroc.value, one.auroc.high)
+        notes += order_notes(name, one.auroc)
         if stated.population is not None:
             notes.append(
                 f"{SET_LABELS[name].lower()}: shares of all images, workload and net benefit are those of a population with "
