@@ -36,7 +36,7 @@ ROUNDS, TOLERANCE = 100, 1e-12
 
 @dataclass(frozen=True)
 class Bins:
-    """A reliability diagram: per bin (M,) its weight, and the weighted means forecast and observed (NaN if empty)."""
+    """A reliability diagram: per bin (M,) its weight, and the weighted means forecast and observed (NaN if empty), the last also (R, M)."""
 
     weight: Floats
     forecast: Floats
@@ -44,9 +44,10 @@ class Bins:
 
     @classmethod
     def of_sums(cls, mass: Floats, forecast: Floats, observed: Floats) -> Bins:
-        """Return the bins of these sums (M,): their mass, and the weighted sums of forecasts and observations."""
-        empty = np.full(len(mass), np.nan)
-        means = (np.divide(sums, mass, out=empty.copy(), where=mass > 0) for sums in (forecast, observed))
+        """Return the bins of these sums: their mass, and the weighted sums of forecasts and observations."""
+        means = (
+            np.divide(sums, mass, out=np.full(sums.shape, np.nan), where=mass > 0) for sums in (forecast, observed)
+        )
         return cls(mass, *means)
 
     @property
@@ -255,7 +256,7 @@ def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of
     n, patient, counted = len(w.weight), w.cases.patient, bool((w.weight == 1).all())
     patients, shared = int(patient.max()) + 1, any(one.common > 0 for one in forecasts.values())
 
-    def errors_of(number: int) -> list[float]:
+    def drawn(number: int) -> list[Floats]:
         rng = np.random.default_rng([seed, number])
         own = rng.standard_normal(n, np.float32)
         common = rng.standard_normal(patients, np.float32) if shared else own[:1]
@@ -269,9 +270,13 @@ def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of
                     happened[of] += np.bincount(one.number[part][hit == one.rare], minlength=BINS)
                 else:
                     happened[of][part] = w.weight[part] * hit
-        return [one.error(happened[of], counted=counted) for of, one in forecasts.items()]
+        return [happened[of] if counted else one.sums(happened[of]) for of, one in forecasts.items()]
 
-    errors = stacked(lambda numbers: np.array([errors_of(k) for k in numbers]), replicates, n)
+    def errors_of(numbers: range) -> Floats:
+        sums = zip(forecasts.values(), zip(*map(drawn, numbers), strict=True), strict=True)
+        return np.stack([one.errors(np.array(of_draws), counted=counted) for one, of_draws in sums], axis=1)
+
+    errors = stacked(errors_of, replicates, n)
     ends = np.quantile(errors, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return {
         of: (float(np.mean(column)), float(low), float(high))
@@ -302,10 +307,12 @@ class _Forecast:
             latent += self.common * common
         return np.asarray(latent < self.cut[part])
 
-    def error(self, happened: Floats, *, counted: bool) -> float:
-        """The ECE where this happens: to each image (N,), or `counted` in each bin, or its opposite if that is rarer."""
-        observed = (happened if self.rare else self.mass - happened) if counted else self.sums(happened)
-        return Bins.of_sums(self.mass, self.expected, observed).expected_error()
+    def errors(self, happened: Floats, *, counted: bool) -> Floats:
+        """(R,) ECEs where this mass, (R, M), happens in each bin; or, if `counted`, does not where that is rarer."""
+        observed = self.mass - happened if counted and not self.rare else happened
+        bins = Bins.of_sums(self.mass, self.expected, observed)
+        share = bins.share
+        return np.array([share @ gaps for gaps in np.abs(bins.gap)])
 
 
 def shared_residual(w: Weighted, of: Of = "positive_class") -> float:
