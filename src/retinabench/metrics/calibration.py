@@ -59,8 +59,9 @@ class Bins:
         """(M,) observed - forecast, 0 where empty."""
         return np.where(self.weight > 0, self.observed - self.forecast, 0.0)
 
-    def expected_error(self) -> float:
-        return float(self.share @ np.abs(self.gap))
+    def expected_error(self) -> Floats:
+        """(...,) one for each row of `observed`."""
+        return np.asarray(np.apply_along_axis(self.share.__matmul__, -1, np.abs(self.gap)))[()]
 
 
 def judged(cases: Cases, of: Of) -> tuple[Floats, Floats]:
@@ -310,9 +311,7 @@ class _Forecast:
     def errors(self, happened: Floats, *, counted: bool) -> Floats:
         """(R,) ECEs where this mass, (R, M), happens in each bin; or, if `counted`, does not where that is rarer."""
         observed = self.mass - happened if counted and not self.rare else happened
-        bins = Bins.of_sums(self.mass, self.expected, observed)
-        share = bins.share
-        return np.array([share @ gaps for gaps in np.abs(bins.gap)])
+        return Bins.of_sums(self.mass, self.expected, observed).expected_error()
 
 
 def shared_residual(w: Weighted, of: Of = "positive_class") -> float:
