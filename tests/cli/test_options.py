@@ -146,6 +146,18 @@ def test_a_confidence_in_the_place_of_the_uncertainty_is_noticed(tmp_path, capsy
         assert ("Useful. The uncertainty is misleading." in " ".join(shown.out.split())) is expected
 
 
+def test_labels_in_the_place_of_probabilities_and_a_constant_uncertainty_are_noticed(tmp_path, capsys):
+    label = np.arange(400) % 2
+    for name, prob in (("leak", label * 0.8 + 0.1), ("blind", np.arange(400) % 7 / 7)):
+        path = tmp_path / f"{name}.csv"
+        rb.write_predictions(rb.Predictions(range(400), label, prob, uncertainty=np.full(400, 0.5)), path)
+        assert run(["score", str(path), "--bootstrap", "20", "-q"]) == 0
+        shown = capsys.readouterr()
+        assert ("computed from the labels?" in shown.err) is (name == "leak")
+        assert "all 400 images have the same uncertainty: it cannot tell which to refer" in shown.err
+        assert "[0.0, 1.0]" not in shown.out
+
+
 def test_decisions_in_the_place_of_probabilities_are_noticed(tmp_path, capsys):
     path = tmp_path / "p.csv"
     for prob, expected in ((np.round(PROB), True), (PROB, False)):
