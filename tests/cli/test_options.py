@@ -158,6 +158,20 @@ def test_labels_in_the_place_of_probabilities_and_a_constant_uncertainty_are_not
         assert "[0.0, 1.0]" not in shown.out
 
 
+def test_copied_images_and_an_uncertainty_made_of_the_labels_are_noticed(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    label, patient = np.arange(200) % 2, np.arange(200) // 2
+    prob = 1 / (1 + np.exp(-(3 * label - 1.5 + rng.normal(size=200))))
+    twice, ids, copies = np.tile(np.arange(200), 2), np.arange(400), np.repeat((0, 100), 200)
+    for own, noticed in ((patient[twice] + copies, True), (patient[twice], False)):
+        file = rb.Predictions(ids, label[twice], prob[twice], patient_id=own, uncertainty=np.abs(label - prob)[twice])
+        rb.write_predictions(file, tmp_path / "p.csv")
+        assert run(["score", str(tmp_path / "p.csv"), "--bootstrap", "20", "-q"]) == 0
+        shown = capsys.readouterr().err
+        assert ("are the images copied under other ids?" in shown) is noticed
+        assert "higher for every wrong prediction than for any right one: was it computed" in shown
+
+
 def test_decisions_in_the_place_of_probabilities_are_noticed(tmp_path, capsys):
     path = tmp_path / "p.csv"
     for prob, expected in ((np.round(PROB), True), (PROB, False)):

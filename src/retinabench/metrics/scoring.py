@@ -255,6 +255,11 @@ def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
                 f"WARNING: the column 'uncertainty' looks inverted: {SET_LABELS[name]} failure AUROC {own.value:.2f} is far below "
                 "0.5. Larger values must mean less certain images: a confidence needs its sign changed"
             )
+        elif own is not None and own.value == 1 and own.low > 0.5:
+            notes.append(
+                f"{SET_LABELS[name].lower()}: the column 'uncertainty' is higher for every wrong prediction than for any right one: "
+                "was it computed from the labels?"
+            )
     return notes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,16 @@ def without_patients(image_id: Iterable[str]) -> str:
     note = "no patient_id: every image is its own cluster, intervals may be too narrow"
     eyes = eyes_of_one(image_id)
     return note if eyes is None else f"{note}; '{eyes[0]}' and '{eyes[1]}' look like the eyes of one patient"
+
+
+def copied(prob: NDArray[Any], label: NDArray[Any], patient: NDArray[Any]) -> bool:
+    """Whether each pair of a probability and a label belongs to an even number of patients, as if every image were there twice."""
+    pairs = prob + 2.0 * label
+    _, counts = np.unique(pairs, return_counts=True)
+    if len(counts) < 50 or (counts % 2).any():
+        return False
+    of_patients = set(zip(patient.tolist(), pairs.tolist(), strict=True))
+    return all(count % 2 == 0 for count in Counter(pair for _, pair in of_patients).values())
 
 
 def alike(groups: Iterable[Iterable[str]]) -> tuple[str, str] | None:
@@ -385,6 +396,8 @@ class Check:
             hint = f"Valid: {', '.join(allowed)}."
             if text[bad[0]].strip().lower() in ("train", "training"):
                 hint += " Leave the images out that the model was trained on."
+            elif column == "domain":
+                hint += " A column of cameras or sites needs another name, such as camera: it then makes groups."
             raise self.fail(column, bad[0], f"is '{text[bad[0]][:60]}'", hint)
         return text
 

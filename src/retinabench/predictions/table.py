@@ -24,7 +24,7 @@ from retinabench.core.errors import InputError, printable, told_apart
 from retinabench.core.results import BLUE, VERMILION, Row, Tabular, axes_or_new
 from retinabench.predictions import columns as table_columns
 from retinabench.predictions import values as column_values
-from retinabench.predictions.check import Check, all_differ, named_by_row, own_patients, tidied
+from retinabench.predictions.check import Check, all_differ, copied, named_by_row, own_patients, tidied
 from retinabench.predictions.columns import DOMAINS, GRADES, KNOWN, LABELLED, NAMED, OPTIONAL, SPLITS, check_columns
 from retinabench.predictions.values import GRADABLE, REFERABLE_FROM, UNKNOWN_GRADE, checked_grade_prob, checked_grades
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_TITLE = 200  # characters of a method's name in tables and figures
+MOST_COMPARED = 1_000_000  # Rows up to which copies are looked for: sorting more takes seconds.
 Subsets = Sequence[tuple[Hashable, ...]]
 
 
@@ -297,6 +298,10 @@ class Predictions(Constructors, Tabular):
             raise InputError(problem, file=self.source, hint="Store the samples member by member, equally many each.")
         if not self.metadata.get("samples") and self.metadata.get("members", 1) == 1:  # else they are posterior samples
             column_values.refuse_classes(check, columns["probs"])
+        if n <= MOST_COMPARED and copied(columns["probs"][:, 0], columns["label"], columns.get("patient_id", ids)):
+            notes.append(
+                "every probability comes twice with its label: are the images copied under other ids? Intervals are then too narrow"
+            )
         columns["notes"] = tuple(dict.fromkeys(notes))
         columns["subgroups"] = {
             name: _owned(values, self.subgroups[name]) for name, values in columns["subgroups"].items()
