@@ -103,6 +103,10 @@ def test_every_kind_of_answer():
     assert kind(flat(label, rng.random(2000)), referral_rate=0.2) == "blind"
     assert kind(flat(~label, good)) == "inverted"
     assert "labels or probabilities look inverted" in " ".join(rb.clinic(flat(~label, good)).notes)
+    old = np.arange(2000) < 400
+    notes = rb.clinic(flat(label ^ old, good, subgroups={"camera": np.where(old, "old", "new")})).notes
+    assert [note for note in notes if "look inverted: In-domain, camera old: AUROC 0." in note]
+    assert not [note for note in notes if "camera new" in note]
     assert kind(flat(label, good), referral_rate=0) == "no referral"
     assert kind(flat(label, np.where(label, 0.8, 0.2) + 0.1 * rng.random(2000)), referral_rate=0.2) == "nothing missed"
     assert kind(flat(label, good), referral_rate=0.1) == "same"

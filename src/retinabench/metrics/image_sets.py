@@ -362,16 +362,16 @@ def image_sets(test: Predictions, uncertainty: Floats, threshold: float = 0.5) -
     return sets
 
 
-def order_notes(name: str, auroc: Interval) -> list[str]:
-    """Return a note that the labels or probabilities of a set look inverted, or derived from each other; or none."""
+def order_notes(images: str, auroc: Interval) -> list[str]:
+    """Return a note that the labels or probabilities of these images look inverted, or derived from each other; or none."""
     if auroc.value < 0.4 and (auroc.high < 0.5 or not np.isfinite(auroc.high)):
         return [
-            f"WARNING: labels or probabilities look inverted: {SET_LABELS[name]} AUROC {auroc.value:.2f} is far below 0.5. "
+            f"WARNING: labels or probabilities look inverted: {images} AUROC {auroc.value:.2f} is far below 0.5. "
             "Label 1 and prob 1 mean referable"
         ]
     if auroc.value == 1 and auroc.low > 0.95:
         return [
-            f"{SET_LABELS[name].lower()}: every referable image has a higher probability than every other: "
+            f"{images.lower()}: every referable image has a higher probability than every other: "
             "was 'prob' computed from the labels?"
         ]
     return []

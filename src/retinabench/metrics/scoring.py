@@ -248,7 +248,7 @@ def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
     for name in ("in_domain", "shifted"):
         scores = sets[name].scores if name in sets else {}
         if "auroc" in scores:
-            notes += order_notes(name, scores["auroc"])
+            notes += order_notes(SET_LABELS[name], scores["auroc"])
         own = scores.get("failure_auroc") if ordered_by == "own" else None
         if own is not None and own.value < 0.4 and own.high < 0.5:
             notes.append(

@@ -400,7 +400,10 @@ def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScr
     if stated.threshold.note:
         notes.append(stated.threshold.note)
     for name, one in sets.items():
-        notes += order_notes(name, one.auroc)
+        notes += order_notes(SET_LABELS[name], one.auroc)
+        for group in one.subgroups.groups if one.subgroups else ():
+            if (auroc := group.rates["auroc"].alone).high < 0.5:
+                notes += order_notes(f"{SET_LABELS[name]}, {group.column} {group.value}:", auroc)
         if stated.population is not None:
             notes.append(
                 f"{SET_LABELS[name].lower()}: shares of all images, workload and net benefit are those of a population with "
