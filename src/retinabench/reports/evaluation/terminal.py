@@ -217,6 +217,11 @@ class Worth:
         return self.scores["auroc"].sign(0.5) > 0 and self.scores["auroc"].value >= POOR
 
     @property
+    def usual_accuracy(self) -> str:
+        """The accuracy of always giving one answer, with the digits of the model's."""
+        return self.scores["accuracy"].form(NumberFormat(2))(self.baseline.accuracy)
+
+    @property
     def unequal_harms(self) -> bool:
         return self.baseline.threshold != DEFAULT
 
