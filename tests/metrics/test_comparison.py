@@ -314,3 +314,14 @@ def test_nothing_is_resolved_without_replicates_or_against_itself():
         found = rank({"a": files, "b": renamed}, bootstrap, scores=["accuracy"])["in_domain"]["accuracy"]
         assert not found.better()
         assert {(one.best, one.worst) for one in found.models.values()} == {(1, 2)}
+
+
+def test_a_copy_of_a_model_is_named_and_the_same_order_is_no_difference():
+    model = seeds(1.0, 1)[0]
+    cubed = replace(model, probs=model.probs**3)
+    copied = "a and b hold the same probabilities: do they come from one model?"
+    assert copied in compare(model, replace(model), bootstrap=20).notes
+    assert copied not in compare(model, cubed, bootstrap=20).notes
+    by_score = differences(model, cubed, bootstrap=20)
+    assert by_score["auroc"]["p"] == by_score["auprc"]["p"] == 1
+    assert abs(by_score["auprc"]["difference"]) < 1e-12

@@ -150,6 +150,10 @@ def notes_on(
     notes += [f"{name}: {cut.note}" for name, cut in zip(names, thresholds, strict=False) if cut.note]
     if all(model.patient_id is None for model in models):
         notes.append(without_patients(models[0].image_id.tolist()))
+    first: dict[int, str] = {}
+    for name, model in zip(names, models, strict=True):
+        if (other := first.setdefault(hash(model.prob.tobytes()), name)) != name:
+            notes.append(f"{other} and {name} hold the same probabilities: do they come from one model?")
     used = {name: referral_uncertainty(model, uncertainty)[1] for name, model in zip(names, models, strict=True)}
     if len(set(used.values())) > 1:
         notes.append("referral is ordered by " + ", ".join(f"{kind} in {name}" for name, kind in used.items()))
@@ -330,7 +334,8 @@ def _explained(found: PairTest, draws: Floats) -> PairTest:
     if found.high > found.low:
         return found
     why = UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE
-    return PairTest(found.difference, p=found.p, why=why)
+    equal = why == ALL_ALIKE and abs(found.difference) < 1e-12  # but for rounding
+    return PairTest(found.difference, p=1.0 if equal else found.p, why=why)
 
 
 @dataclass(frozen=True)
