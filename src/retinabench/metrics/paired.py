@@ -151,10 +151,11 @@ def notes_on(
     if all(model.patient_id is None for model in models):
         notes.append(without_patients(models[0].image_id.tolist()))
     first: dict[int, str] = {}
+    used = {}
     for name, model in zip(names, models, strict=True):
-        if (other := first.setdefault(hash(model.prob.tobytes()), name)) != name:
+        values, used[name] = referral_uncertainty(model, uncertainty)
+        if (other := first.setdefault(hash((model.prob.tobytes(), values.tobytes())), name)) != name:
             notes.append(f"{other} and {name} hold the same probabilities: do they come from one model?")
-    used = {name: referral_uncertainty(model, uncertainty)[1] for name, model in zip(names, models, strict=True)}
     if len(set(used.values())) > 1:
         notes.append("referral is ordered by " + ", ".join(f"{kind} in {name}" for name, kind in used.items()))
     return tuple(notes)
