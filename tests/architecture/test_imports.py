@@ -39,9 +39,20 @@ def named(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
+KINDS = Function | ast.Import | ast.ImportFrom | ast.Call | ast.ClassDef | ast.arg
+
+
 @cache
-def trees() -> list[tuple[str, ast.Module]]:
-    return [(named(path), ast.parse(path.read_text(encoding="utf-8"))) for path in modules()]
+def nodes_of_modules() -> list[tuple[str, list[ast.AST]]]:
+    """All nodes of `KINDS`, by module: one walk through each serves all checks."""
+    walks = ((named(path), ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in modules())
+    return [(name, [node for node in walk if isinstance(node, KINDS)]) for name, walk in walks]
+
+
+def functions(nodes: list[ast.AST]) -> list[tuple[Function, list[ast.AST]]]:
+    """Every function with the nodes in its lines."""
+    found = [node for node in nodes if isinstance(node, Function)]
+    return [(one, [node for node in nodes if one.lineno <= node.lineno <= one.end_lineno]) for one in found]
 
 
 def called(call: ast.Call) -> str:
@@ -51,13 +62,11 @@ def called(call: ast.Call) -> str:
 def imports_inside_functions() -> list[str]:
     """Imports of the package's own modules inside functions outside `cli/`, and dynamic imports outside the registry."""
     found = []
-    for name, tree in trees():
+    for name, nodes in nodes_of_modules():
         if name.startswith("cli/") or name in {"__init__.py", "core/registry.py"}:
             continue
-        for function in ast.walk(tree):
-            if not isinstance(function, Function):
-                continue
-            for node in ast.walk(function):
+        for function, inside in functions(nodes):
+            for node in inside:
                 if isinstance(node, ast.ImportFrom):
                     imported = [node.module or ""]
                 elif isinstance(node, ast.Import):
@@ -74,8 +83,8 @@ def imports_inside_functions() -> list[str]:
 def imports_of_the_root() -> list[str]:
     return [
         f"{name}:{node.lineno}"
-        for name, tree in trees()
-        for node in ast.walk(tree)
+        for name, nodes in nodes_of_modules()
+        for node in nodes
         if (isinstance(node, ast.ImportFrom) and node.module == "retinabench")
         or (isinstance(node, ast.Import) and any(alias.name == "retinabench" for alias in node.names))
     ]
@@ -84,9 +93,9 @@ def imports_of_the_root() -> list[str]:
 def forbidden_names() -> list[str]:
     """Modules, classes, functions and parameters whose name holds a word that has a standard term."""
     found = []
-    for name, tree in trees():
+    for name, nodes in nodes_of_modules():
         identifiers = [(1, part) for part in re.split(r"[/.]", name.removesuffix(".py"))]
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, Function | ast.ClassDef):
                 identifiers.append((node.lineno, node.name))
             elif isinstance(node, ast.arg):
@@ -137,10 +146,9 @@ def opened(call: ast.Call) -> str | None:
 def bare_reads() -> list[str]:
     """Places that read a file of a working folder, and do not ask the one door for it."""
     found = []
-    for name, tree in trees():
-        functions = [] if name.startswith(READ_UNCHECKED) else [n for n in ast.walk(tree) if isinstance(n, Function)]
-        for function in functions:
-            calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    for name, nodes in nodes_of_modules():
+        for _, inside in [] if name.startswith(READ_UNCHECKED) else functions(nodes):
+            calls = [node for node in inside if isinstance(node, ast.Call)]
             doors = [one for one in calls if isinstance(one.func, ast.Name) and one.func.id in DOORS]
             checked = {ast.unparse(call.args[0]) for call in doors}
             for call in calls:
