@@ -23,7 +23,7 @@ from retinabench.methods.registry import METHODS
 from retinabench.metrics.classification import auroc
 from retinabench.predictions.io import read_predictions
 from support import tiny_target
-from support.helpers import SLOW_ON_RESNETS, TINY, fast, quick
+from support.helpers import OF_SMALL_NETWORKS, TINY, fast, quick
 
 CPU = Resources("cpu")
 SINGLE = [name for name, method in METHODS.items() if not is_composed(method)]
@@ -44,7 +44,7 @@ VARIANTS = [
 
 def is_slow(name, check):
     of_points = check in OF_POINTS and name not in QUICK_LIKELIHOODS
-    return check in ELSEWHERE or of_points or (check in OF_A_RUN and name in SLOW_ON_RESNETS)
+    return check in ELSEWHERE or of_points or (check in OF_A_RUN and name in OF_SMALL_NETWORKS)
 
 
 @pytest.fixture(scope="module")

@@ -66,8 +66,11 @@ def quick(name, gradients=100):
     return ["method.members=2"] if name == "ensemble" else short_chain(name, gradients)
 
 
-# Their gradients of a residual network take seconds: the fast tests ask these of `own_network.py`, which is smaller.
-SLOW_ON_RESNETS = ("hmc", "nuts", "mile", "pathfinder", "vogn")
+# Of each family the fast tests ask one method of a residual network, and these of `own_network.py`, which is smaller.
+OF_SMALL_NETWORKS = (
+    "hmc", "nuts", "mile", "pathfinder", "vogn", "mfvi", "radial", "rank1", "anchored", "sequential_anchored", "multiswag",
+    "feature_scores", "sgld", "sghmc",
+)  # fmt: skip
 
 
 def fast(names, chosen):

@@ -291,7 +291,7 @@ def combinations(c: Floats, share: Floats, codes: NDArray[np.intp], w: Floats) -
     value, below, above = (one.reshape(c.shape) for one in (sums.value, sums.value - low, high - sums.value))
     residual = [np.bincount(codes, w * (row - p), patients) for row, p in zip(rows, sums.value, strict=True)]
     centre = np.array([one @ p for one, p in zip(c, value, strict=True)])
-    given = centre, c, _correlation(np.array(residual).reshape(*c.shape, -1)), below, above
+    given = centre, c, _correlation(np.array(residual, np.float64).reshape(*c.shape, -1)), below, above
     ends = [_combined(*(one[k : k + 1] for one in given)) for k in range(len(c))]  # to the bits of one alone
     return centre, *np.concatenate(ends, axis=1)
 
