@@ -3,6 +3,7 @@ behind a verb (`retinabench transfer --goal 0.05`, `transfer --goal`) belongs to
 help it is, to a command that runs the code of the message, or to one that the page names."""
 
 import ast
+import gc
 import inspect
 import re
 
@@ -53,23 +54,26 @@ def misplaced(text, own):
 
 def strings(node):
     """The texts of a piece of source, with X for what an f-string fills in."""
-    parts = {id(value) for one in ast.walk(node) if isinstance(one, ast.JoinedStr) for value in one.values}
-    for one in ast.walk(node):
+    nodes = [one for one in ast.walk(node) if type(one) in (ast.JoinedStr, ast.Constant)]
+    parts = {id(value) for one in nodes if isinstance(one, ast.JoinedStr) for value in one.values}
+    for one in nodes:
         if isinstance(one, ast.JoinedStr):
             yield "".join(value.value if isinstance(value, ast.Constant) else "X" for value in one.values)
         elif isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in parts:
             yield one.value
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def trees():
+    gc.disable()  # the collector would go through the nodes again and again
     modules = {".".join(path.relative_to(SOURCE).with_suffix("").parts): path for path in SOURCE.rglob("*.py")}
-    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules.items()}
+    yield {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules.items()}
+    gc.enable()
 
 
 def modules_of(node):
     """The modules that a piece of source imports or, in a registry, names."""
-    for one in ast.walk(node):
+    for one in (one for one in ast.walk(node) if type(one) in (ast.ImportFrom, ast.Constant)):
         if isinstance(one, ast.ImportFrom):
             yield from (one.module, *(f"{one.module}.{name.name}" for name in one.names))
         elif isinstance(one, ast.Constant) and isinstance(one.value, str):

@@ -45,8 +45,6 @@ def test_the_starts_have_the_variance_of_the_prior():
 
 
 LOGISTIC = TARGETS["logistic"]
-
-
 PRIOR = Prior(LOGISTIC.parameters, LOGISTIC.prior_variance)
 
 
