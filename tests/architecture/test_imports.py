@@ -1,6 +1,7 @@
 """The shape of the package: imports and words. The layers themselves are import-linter's task."""
 
 import ast
+import gc
 import inspect
 import re
 from functools import cache
@@ -16,19 +17,12 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Words that have a standard term, which is used instead; the tuples name places where the word is the right one.
 FORBIDDEN_WORDS: dict[str, tuple[str, ...]] = {
-    "picture": (),
-    "photograph": (),
+    "picture": (), "photograph": (), "examiner": (), "journal": (), "book": (), "cure": (), "spread": (), "heights": (),
+    "elsewhere": (),
     "deviation": ("methods/swag.py",),  # SWAG's deviation matrix
     "answers": ("concepts", "cli/concepts.py", "reports/concepts"),
-    "examiner": (),
-    "journal": (),
-    "book": (),
-    "cure": (),
-    "spread": (),
-    "heights": (),
-    "elsewhere": (),
     "disc": ("data/synthetic",),  # the optic disc
-}
+}  # fmt: skip
 
 
 def modules() -> list[Path]:
@@ -39,9 +33,23 @@ def named(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
+KINDS = {ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom, ast.Call, ast.ClassDef, ast.arg}
+
+
 @cache
-def trees() -> list[tuple[str, ast.Module]]:
-    return [(named(path), ast.parse(path.read_text(encoding="utf-8"))) for path in modules()]
+def nodes_of_modules() -> list[tuple[str, list[ast.AST]]]:
+    """All nodes of `KINDS`, by module: one walk through each serves all checks."""
+    gc.disable()  # a tree is freed with its last reference
+    walks = ((named(path), ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in modules())
+    found = [(name, [node for node in walk if type(node) in KINDS]) for name, walk in walks]
+    gc.enable()
+    return found
+
+
+def functions(nodes: list[ast.AST]) -> list[tuple[Function, list[ast.AST]]]:
+    """Every function with the nodes in its lines."""
+    found = [node for node in nodes if isinstance(node, Function)]
+    return [(one, [node for node in nodes if one.lineno <= node.lineno <= one.end_lineno]) for one in found]
 
 
 def called(call: ast.Call) -> str:
@@ -51,13 +59,11 @@ def called(call: ast.Call) -> str:
 def imports_inside_functions() -> list[str]:
     """Imports of the package's own modules inside functions outside `cli/`, and dynamic imports outside the registry."""
     found = []
-    for name, tree in trees():
+    for name, nodes in nodes_of_modules():
         if name.startswith("cli/") or name in {"__init__.py", "core/registry.py"}:
             continue
-        for function in ast.walk(tree):
-            if not isinstance(function, Function):
-                continue
-            for node in ast.walk(function):
+        for function, inside in functions(nodes):
+            for node in inside:
                 if isinstance(node, ast.ImportFrom):
                     imported = [node.module or ""]
                 elif isinstance(node, ast.Import):
@@ -74,8 +80,8 @@ def imports_inside_functions() -> list[str]:
 def imports_of_the_root() -> list[str]:
     return [
         f"{name}:{node.lineno}"
-        for name, tree in trees()
-        for node in ast.walk(tree)
+        for name, nodes in nodes_of_modules()
+        for node in nodes
         if (isinstance(node, ast.ImportFrom) and node.module == "retinabench")
         or (isinstance(node, ast.Import) and any(alias.name == "retinabench" for alias in node.names))
     ]
@@ -84,9 +90,9 @@ def imports_of_the_root() -> list[str]:
 def forbidden_names() -> list[str]:
     """Modules, classes, functions and parameters whose name holds a word that has a standard term."""
     found = []
-    for name, tree in trees():
+    for name, nodes in nodes_of_modules():
         identifiers = [(1, part) for part in re.split(r"[/.]", name.removesuffix(".py"))]
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, Function | ast.ClassDef):
                 identifiers.append((node.lineno, node.name))
             elif isinstance(node, ast.arg):
@@ -96,11 +102,8 @@ def forbidden_names() -> list[str]:
             for token in {token.lower() for token in tokens}:
                 for word, folders in FORBIDDEN_WORDS.items():
                     optic = word == "disc" and "optic" in identifier.lower()
-                    if (
-                        token in {word, word.rstrip("s") + "s"}
-                        and not name.startswith(folders or ("\0",))
-                        and not optic
-                    ):
+                    right = optic or name.startswith(folders or ("\0",))
+                    if token in {word, word.rstrip("s") + "s"} and not right:
                         found.append(f"{name}:{line} {identifier}")
     return sorted(set(found))
 
@@ -137,10 +140,9 @@ def opened(call: ast.Call) -> str | None:
 def bare_reads() -> list[str]:
     """Places that read a file of a working folder, and do not ask the one door for it."""
     found = []
-    for name, tree in trees():
-        functions = [] if name.startswith(READ_UNCHECKED) else [n for n in ast.walk(tree) if isinstance(n, Function)]
-        for function in functions:
-            calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    for name, nodes in nodes_of_modules():
+        for _, inside in [] if name.startswith(READ_UNCHECKED) else functions(nodes):
+            calls = [node for node in inside if isinstance(node, ast.Call)]
             doors = [one for one in calls if isinstance(one.func, ast.Name) and one.func.id in DOORS]
             checked = {ast.unparse(call.args[0]) for call in doors}
             for call in calls:

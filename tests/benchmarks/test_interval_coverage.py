@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import interval_coverage as simulation
 
-STUDIES = 40
+STUDIES = 30
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,21 +28,21 @@ def _small():
 
 
 def test_intervals_cover_and_tests_keep_their_level():
-    """40 studies of 60 patients: the standard error of one coverage of 95 % is 3.4 points, of the mean of all about 1."""
+    """30 studies of 60 patients: the standard error of one coverage of 95 % is 4 points, of the mean of all about 1.2."""
     found = [simulation.study(("simulated", 60, number), None) for number in range(STUDIES)]
     shares = {row[2:4]: row[6] for row in simulation.coverage(found, None) if row[4] >= STUDIES / 2}
     wanted = {("in_domain", "accuracy"), ("in_domain", "auroc"), ("in_domain", "line_slope"), ("a - b", "nll")}
     assert wanted <= set(shares)
-    assert min(shares.values()) >= 0.95 - 4.5 * 0.034
+    assert min(shares.values()) >= 0.95 - 4.5 * 0.04
     assert 0.93 <= np.mean(list(shares.values())) <= 0.99
     p = np.array([one["p"][name] for one in found for name in ("accuracy", "auroc", "nll", "brier")], np.float64)
-    assert np.mean(p < 0.05) <= 0.05 + 0.05  # 320 p-values of 40 studies
+    assert np.mean(p < 0.05) <= 0.05 + 0.05  # 240 p-values of 30 studies
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["accurate", "rare"])
 def test_intervals_cover_where_errors_and_disease_are_rare(tmp_path, variant):
-    """40 studies of 100 patients of a population like a real model's on real patients, where t intervals held in 54 to 85 %."""
+    """30 studies of 100 patients of a population like a real model's on real patients, where t intervals held in 54 to 85 %."""
     table = tmp_path / "population.csv"
     table.write_bytes(gzip.decompress(shared_path("cases", "population.csv.gz").read_bytes()))
     found = [simulation.study((variant, 100, number), table) for number in range(STUDIES)]
@@ -53,7 +53,7 @@ def test_intervals_cover_where_errors_and_disease_are_rare(tmp_path, variant):
         "specificity, all sites at once",
     }  # fmt: skip
     assert wanted <= set(shares)
-    assert min(shares[name] for name in wanted) >= 0.95 - 4.5 * 0.034
+    assert min(shares[name] for name in wanted) >= 0.95 - 4.5 * 0.04
 
 
 def test_a_killed_run_is_continued(tmp_path, monkeypatch, capsys):

@@ -64,8 +64,9 @@ def test_the_gpu_benchmark_of_the_sampler_fails_on_numbers_that_are_apart(capsys
     assert capsys.readouterr().out.count("WRONG, the limit is 1e-12") == 4
 
 
-def test_the_memory_of_a_training_image_is_counted(capsys):
+def test_the_memory_of_a_training_image_is_counted(capsys, monkeypatch):
     """Every image adds the same, in bfloat16 less, and four times as much at twice the side; a card less a tenth is shared."""
+    monkeypatch.setattr(memory, "COUNTED", 32)
     kept = {}
     for kind in ("float32", "bfloat16"):
         words = ["model.name=lenet", f"optimizer.precision={kind}", "optimizer.reweight=none"]

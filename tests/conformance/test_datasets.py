@@ -190,8 +190,9 @@ def test_a_shifted_set_whose_labels_mean_something_else_is_asked_about(tmp_path)
     assert not any("label 1" in n for n in load_task(folders["idrid"], "country_shift", folders["brset"]).notes)
 
 
-def test_the_data_card_answers_the_questions(opened):
-    dataset, _, _ = opened
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_data_card_answers_the_questions(name):
+    dataset = DATASETS.find(name)
     card = dataset.card
     assert len(dataset.steps) > 40
     assert "retinabench prepare" in dataset.steps
@@ -202,7 +203,7 @@ def test_the_data_card_answers_the_questions(opened):
         assert dataset is DATASETS["folder"] or terms >= {"citation", "how to get it"}
 
 
-def test_records_are_sound(opened):
+def test_records_are_sound_and_pictures_have_the_asked_size_and_are_the_same_every_time(opened):
     dataset, root, options = opened
     records = dataset.records(root, **options)
     assert len(np.unique(records.image_id)) == len(records)
@@ -213,11 +214,7 @@ def test_records_are_sound(opened):
     assert (records.patient_id != "").all()
     known = records.p_referable[~np.isnan(records.p_referable)]
     assert ((known >= 0) & (known <= 1)).all()
-
-
-def test_pictures_have_the_asked_size_and_are_the_same_every_time(opened):
-    dataset, root, options = opened
-    source = str(dataset.records(root, **options).source[0])
+    source = str(records.source[0])
     for size in (32, 48):
         picture = dataset.image(source, root, Recipe(size))
         assert picture.shape == (size, size, 3)

@@ -49,8 +49,6 @@ def commands(page):
 
 COMMANDS = [(page.stem, words[1:]) for page in PAGES for words in commands(page)]
 COMMANDS = [pytest.param(words, id=f"{name}: {' '.join(words)}") for name, words in COMMANDS]
-
-
 APPLICATION = typer.main.get_command(command_line())
 
 

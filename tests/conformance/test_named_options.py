@@ -3,6 +3,7 @@ behind a verb (`retinabench transfer --goal 0.05`, `transfer --goal`) belongs to
 help it is, to a command that runs the code of the message, or to one that the page names."""
 
 import ast
+import gc
 import inspect
 import re
 
@@ -53,40 +54,43 @@ def misplaced(text, own):
 
 def strings(node):
     """The texts of a piece of source, with X for what an f-string fills in."""
-    parts = {id(value) for one in ast.walk(node) if isinstance(one, ast.JoinedStr) for value in one.values}
-    for one in ast.walk(node):
+    nodes = [one for one in ast.walk(node) if type(one) in (ast.JoinedStr, ast.Constant)]
+    parts = {id(value) for one in nodes if isinstance(one, ast.JoinedStr) for value in one.values}
+    for one in nodes:
         if isinstance(one, ast.JoinedStr):
             yield "".join(value.value if isinstance(value, ast.Constant) else "X" for value in one.values)
         elif isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in parts:
             yield one.value
 
 
-MODULES = {".".join(path.relative_to(SOURCE).with_suffix("").parts): path for path in SOURCE.rglob("*.py")}
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+@pytest.fixture
+def trees():
+    gc.disable()  # the collector would go through the nodes again and again
+    modules = {".".join(path.relative_to(SOURCE).with_suffix("").parts): path for path in SOURCE.rglob("*.py")}
+    yield {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules.items()}
+    gc.enable()
 
 
 def modules_of(node):
     """The modules that a piece of source imports or, in a registry, names."""
-    for one in ast.walk(node):
+    for one in (one for one in ast.walk(node) if type(one) in (ast.ImportFrom, ast.Constant)):
         if isinstance(one, ast.ImportFrom):
             yield from (one.module, *(f"{one.module}.{name.name}" for name in one.names))
         elif isinstance(one, ast.Constant) and isinstance(one.value, str):
             yield one.value.partition(":")[0]
 
 
-IMPORTS = {name: {one for one in modules_of(tree) if one in TREES} for name, tree in TREES.items()}
-TARGETS = (SOURCE / "retinabench/fidelity/targets/targets.toml").read_text(encoding="utf-8")
-IMPORTS["retinabench.fidelity.targets.target"].update(name for name in TREES if f'"{name}:' in TARGETS)
-
-
-def parts_of_commands():
+def parts_of_commands(trees):
     """Piece of source -> the options of the commands that run it: a module, or a definition of a module of `cli/`."""
+    imports = {name: {one for one in modules_of(tree) if one in trees} for name, tree in trees.items()}
+    targets = (SOURCE / "retinabench/fidelity/targets/targets.toml").read_text(encoding="utf-8")
+    imports["retinabench.fidelity.targets.target"].update(name for name in trees if f'"{name}:' in targets)
     owners = {}
     for verb, command in COMMANDS.items():
         function = inspect.unwrap(command.callback)
         module = function.__module__
-        pieces = {one.name: one for one in TREES[module].body if isinstance(one, ast.FunctionDef | ast.ClassDef)}
-        top = [one for one in TREES[module].body if isinstance(one, ast.ImportFrom)]
+        pieces = {one.name: one for one in trees[module].body if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+        top = [one for one in trees[module].body if isinstance(one, ast.ImportFrom)]
         seen, todo = set(), [function.__name__]
         while todo:
             if (name := todo.pop()) in pieces and name not in seen:
@@ -94,9 +98,9 @@ def parts_of_commands():
                 todo += [one.id for one in ast.walk(pieces[name]) if isinstance(one, ast.Name)]
         reached, todo = set(), [one for node in (*top, *(pieces[name] for name in seen)) for one in modules_of(node)]
         while todo:
-            if (name := todo.pop()) in TREES and name not in reached and not name.startswith("retinabench.cli"):
+            if (name := todo.pop()) in trees and name not in reached and not name.startswith("retinabench.cli"):
                 reached.add(name)
-                todo += IMPORTS[name]
+                todo += imports[name]
         for piece in (*reached, *((module, name) for name in seen)):
             owners.setdefault(piece, set()).update(OPTIONS[verb])
     return owners
@@ -116,11 +120,11 @@ def test_the_help_of_a_command_names_its_own_options():
     assert [(verb, text, wrong) for verb, text in texts for wrong in misplaced(text, OPTIONS[verb])] == []
 
 
-def test_a_message_names_options_of_the_commands_that_show_it():
-    owners = parts_of_commands()
+def test_a_message_names_options_of_the_commands_that_show_it(trees):
+    owners = parts_of_commands(trees)
     found = [
         (piece, text, wrong)
-        for name, tree in TREES.items()
+        for name, tree in trees.items()
         for piece, node in pieces_of(name, tree)
         for text in strings(node)
         for wrong in misplaced(text, owners.get(piece, ANY))

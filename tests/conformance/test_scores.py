@@ -1,6 +1,7 @@
 """What every score must obey, whatever it measures: a new line in `SCORES` is tested here without a new test."""
 
 import inspect
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,33 +16,35 @@ def same(a, b):
     np.testing.assert_allclose(a, b, atol=1e-11, rtol=0)
 
 
+@cache
+def drawn():
+    """Images for all scores: to draw them takes longer than to score them."""
+    found = []
+    settings(max_examples=20, deadline=None)(given(case=images(most=60))(lambda case: found.append(case)))()
+    return found
+
+
 @pytest.mark.parametrize("name", SCORES)
-@settings(max_examples=20, deadline=None)
-@given(case=images(most=60))
-def test_laws(name, case):
+def test_laws(name):
     score = SCORES[name]
-    y, p, u, w = case
-    far = np.arange(len(y)) % 3 == 0
-    value = score(Cases(y, p, u, far).weighted(w))
-    assert isinstance(value, float)
-    assert not np.isinf(value)
-
-    order = np.random.default_rng(len(y)).permutation(len(y))
-    same(score(Cases(y[order], p[order], u[order], far[order]).weighted(w[order])), value)
-
-    # only the order of the uncertainty counts
-    rank = np.unique(u, return_inverse=True)[1].astype(float)
-    same(score(Cases(y, p, rank**3 + rank, far).weighted(w)), value)
-
-    # an image without weight is not there
-    kept = w > 0
-    same(score(Cases(y[kept], p[kept], u[kept], far[kept]).weighted(w[kept])), value)
-
-    # a whole weight is so many images of the same patient
-    times = np.floor(w).astype(int)
-    if times.sum():
-        again = Cases(*(np.repeat(x, times) for x in (y, p, u, far)), patient=np.repeat(np.arange(len(y)), times))
-        same(score(again.weighted()), score(Cases(y, p, u, far).weighted(times)))
+    for y, p, u, w in drawn():
+        far = np.arange(len(y)) % 3 == 0
+        value = score(Cases(y, p, u, far).weighted(w))
+        assert isinstance(value, float)
+        assert not np.isinf(value)
+        order = np.random.default_rng(len(y)).permutation(len(y))
+        same(score(Cases(y[order], p[order], u[order], far[order]).weighted(w[order])), value)
+        # only the order of the uncertainty counts
+        rank = np.unique(u, return_inverse=True)[1].astype(float)
+        same(score(Cases(y, p, rank**3 + rank, far).weighted(w)), value)
+        # an image without weight is not there
+        kept = w > 0
+        same(score(Cases(y[kept], p[kept], u[kept], far[kept]).weighted(w[kept])), value)
+        # a whole weight is so many images of the same patient
+        times = np.floor(w).astype(int)
+        if times.sum():
+            again = Cases(*(np.repeat(x, times) for x in (y, p, u, far)), patient=np.repeat(np.arange(len(y)), times))
+            same(score(again.weighted()), score(Cases(y, p, u, far).weighted(times)))
 
 
 @pytest.mark.parametrize("name", SCORES)

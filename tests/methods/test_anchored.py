@@ -15,19 +15,19 @@ LR = "optimizer.lr=0.8"
 
 
 def test_the_drawn_score_has_the_fisher_information_as_covariance():
-    """XᵀX / σ² of all points, 800 draws, each entry within 4 standard errors; its mean is 0."""
+    """XᵀX / σ² of all points, 400 draws, each entry within 4 standard errors; its mean is 0."""
     run = make_run("anchored", LR)
     _, batches = fitted(run)
     model = LinearGaussian()
     anchors, generator, scores = Anchors(model, run), torch.Generator().manual_seed(0), []
-    for _ in range(800):
+    for _ in range(400):
         anchors.draw_score(model, batches, run, Gaussian(), generator)
         scores.append(anchors.score.double().numpy())
     x = batches.source.inputs.double().numpy()
     fisher, found = x.T @ x / NOISE**2, np.stack(scores)
     diagonal = fisher.diagonal()
-    assert (abs(found.mean(axis=0)) < 4 * np.sqrt(diagonal / 800)).all()
-    error = np.sqrt((np.outer(diagonal, diagonal) + fisher**2) / 800)
+    assert (abs(found.mean(axis=0)) < 4 * np.sqrt(diagonal / 400)).all()
+    error = np.sqrt((np.outer(diagonal, diagonal) + fisher**2) / 400)
     assert (abs(np.cov(found.T) - fisher) < 4 * error).all()
 
 
@@ -57,15 +57,8 @@ def test_the_law_of_the_members(anchors):
     """48 members: N(mean, Σ) with matched anchors, N(mean, Σ² / s²) with the prior's. Each entry within 4 standard errors. Σ is the
     posterior's covariance. Σ² / s² is a twentieth of it here: the prior's anchors alone are not its draws."""
     epochs = 2 if anchors == "matched" else 1
-    members = np.stack(
-        [
-            posterior.model.fc.weight.detach().double().numpy()[0]
-            for seed in range(48)
-            for posterior, _ in [
-                fitted(make_run("anchored", LR, f"method.anchors={anchors}", seed=seed, epochs=epochs))
-            ]
-        ]
-    )
+    runs = [make_run("anchored", LR, f"method.anchors={anchors}", seed=seed, epochs=epochs) for seed in range(48)]
+    members = np.stack([fitted(one)[0].model.fc.weight.detach().double().numpy()[0] for one in runs])
     _, batches = fitted(make_run("anchored", LR))
     mean, covariance = truth(batches)
     if anchors == "prior":

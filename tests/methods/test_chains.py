@@ -45,8 +45,6 @@ def test_the_starts_have_the_variance_of_the_prior():
 
 
 LOGISTIC = TARGETS["logistic"]
-
-
 PRIOR = Prior(LOGISTIC.parameters, LOGISTIC.prior_variance)
 
 
@@ -121,12 +119,12 @@ def test_a_matrix_of_scales_is_the_root_of_a_gaussian_s_covariance():
     assert torch.allclose(within @ within.T, torch.eye(20), atol=0.005)
 
 
-@pytest.mark.parametrize("axes", AXES)
 @pytest.mark.parametrize("name", chains.SAMPLERS)
-def test_a_gaussian_of_condition_ten_thousand_is_known_from_two_thousand_gradients(name, axes):
+def test_a_gaussian_of_condition_ten_thousand_is_known_from_two_thousand_gradients(name):
     """With one step for all weights, the mean errors were .2 stds and more with five times the gradients."""
-    kept, used = run(name, 2000, narrow(AXES[axes]), Prior(20, 1.0))
-    draws = torch.cat(kept) @ AXES[axes]
+    axes = AXES["correlated"]  # the matrix of scales turns them to independent ones
+    kept, used = run(name, 2000, narrow(axes), Prior(20, 1.0))
+    draws = torch.cat(kept) @ axes
     assert used <= 2000
     assert float((draws.mean(dim=0) / STDS).abs().mean()) < 0.12
     assert float((draws.std(dim=0) / STDS).log().abs().mean()) < 0.1
@@ -140,7 +138,7 @@ def settings(name):
     return {"name": "mclmc", "adjusted": True} if name == "mams" else {"name": name}
 
 
-def draws(name, network, x, y, likelihood, gradients=2000, **optimizer):
+def draws(name, network, x, y, likelihood, gradients=1000, **optimizer):
     method = {**settings(name), "gradients": gradients, "samples": gradients}
     run = TrainingRun(method=method, optimizer=Optimizer(l2=L2, augment="none", **optimizer))
     batches = array_batches(x, y, 20, 0, torch.device("cpu"))
@@ -157,7 +155,7 @@ def test_two_weights_of_a_logistic_regression_are_those_of_quadrature(name, opti
     x = random.normal(size=(N, 1)).astype(np.float32)
     y = (random.random(N) < expit(1.5 * x[:, 0] - 1)).astype(np.float32)
     found = draws(name, nn.Linear(1, 1), x, y, Bernoulli(), **optimizer)
-    assert len(found) == 2000  # however few its states are, so that folds can be joined
+    assert len(found) == 1000  # however few its states are, so that folds can be joined
 
     weight, bias = np.meshgrid(*[np.linspace(-8, 8, 801)] * 2, indexing="ij")
     share = y.mean()
@@ -170,9 +168,9 @@ def test_two_weights_of_a_logistic_regression_are_those_of_quadrature(name, opti
     mean = np.array([(p * weight).sum(), (p * bias).sum()])
     square = np.array([(p * weight**2).sum(), (p * bias**2).sum()])
     std = np.sqrt(square - mean**2)
-    # Four standard errors of 150 independent draws. The seed is 0, but the order of a sum, as of other threads, makes another chain.
-    assert (np.abs(found.mean(axis=0) - mean) < 4 / 150**0.5 * std).all()
-    assert (np.abs(found.std(axis=0) / std - 1) < 4 / 300**0.5).all()
+    # Four standard errors of 75 independent draws. The seed is 0, but the order of a sum, as of other threads, makes another chain.
+    assert (np.abs(found.mean(axis=0) - mean) < 4 / 75**0.5 * std).all()
+    assert (np.abs(found.std(axis=0) / std - 1) < 4 / 150**0.5).all()
 
 
 def test_a_flat_prior_is_refused():
@@ -185,10 +183,10 @@ def test_a_flat_prior_is_refused():
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_the_draws_come_closer_with_the_budget_which_is_never_exceeded(name, tmp_path):
-    """By quadrature: .21 is the distance of one draw; with 1,500 gradients all are within .04, seed 0."""
+    """By quadrature: .21 is the distance of one draw; with 700 gradients all are within .06, seed 0."""
     data = load(LOGISTIC)
     truth = read_reference(LOGISTIC, data.sha256).probs
-    for budget, most in ((100, 0.2), (1500, 0.04)):
+    for budget, most in ((100, 0.2), (700, 0.06)):
         file = run_entry(name, LOGISTIC, budget=budget, out=tmp_path)
         found = read_submission(file, LOGISTIC, len(data.test), data.sha256)
         assert found.about.budget.used <= budget

@@ -103,13 +103,8 @@ def test_a_training_continues_with_its_history_and_counts(tmp_path):
 )  # fmt: skip
 def test_a_checkpoint_of_another_training_is_refused_in_one_line(tmp_path, changes):
     net = nn.Linear(3, 2)
-    state = {
-        "model": net.state_dict(),
-        "optimizer": make_optimizer(net, Optimizer()).state_dict(),
-        "epoch": 1,
-        "best": 0.5,
-    }
-    state |= {"history": json.dumps([{"epoch": 1}]), "counts": {"gradients": 3}}
+    state = {"model": net.state_dict(), "optimizer": make_optimizer(net, Optimizer()).state_dict(), "epoch": 1}
+    state |= {"best": 0.5, "history": json.dumps([{"epoch": 1}]), "counts": {"gradients": 3}}
     torch.save({**state, **changes}, tmp_path / LAST)
     with pytest.raises(InputError, match=r"last\.pt: holds the tensors of another network"):
         _resume(Checkpoint(tmp_path), net, make_optimizer(net, Optimizer()), None, 2)

@@ -69,21 +69,16 @@ def test_every_method_says_what_it_targets_here_and_on_the_page_of_the_posterior
 
 def test_settings_without_a_target_posterior_say_why():
     for words, why in (
-        (["method.name=swag"], "noise of SGD"),
-        (["method.name=multiswag"], "noise of SGD"),
-        (["method.name=dropout"], "noise on activations"),
-        (["method.name=radial"], "divergence"),
-        (["method.name=rank1"], "two vectors per layer"),
-        (["method.name=fsvi"], "over functions"),
-        (["method.name=temperature"], "after training"),
-        (["method.name=mfvi"], "follows the means"),
+        (["method.name=swag"], "noise of SGD"), (["method.name=multiswag"], "noise of SGD"),
+        (["method.name=dropout"], "noise on activations"), (["method.name=radial"], "divergence"),
+        (["method.name=rank1"], "two vectors per layer"), (["method.name=fsvi"], "over functions"),
+        (["method.name=temperature"], "after training"), (["method.name=mfvi"], "follows the means"),
         (["method.name=mfvi", "method.prior_mean=zero", "method.prior_stddev=0.5"], "two priors"),
-        (["method.name=laplace"], "chosen after"),
-        (["method.name=laplace", "method.prior_precision=7.0"], "two priors"),
+        (["method.name=laplace"], "chosen after"), (["method.name=laplace", "method.prior_precision=7.0"], "two priors"),
         (["method.name=map", "optimizer.l2_on=weights"], "a prior on weights only"),
         (["method.name=ivon", "optimizer.reweight=minibatch"], "reweighted by class"),
         (["method.name=ivon", "optimizer.augment=flip"], "augmented images"),
-    ):
+    ):  # fmt: skip
         found = entry_run(*words).target_posterior(POINTS)
         assert found.temperature is None
         assert why in found.how

@@ -178,11 +178,11 @@ def chain(step, draws, depth=10):
 
 @pytest.mark.parametrize("step", [0.25, 0.7])
 def test_mean_and_covariance_are_the_closed_form_s_nuts(step):
-    """Four Monte Carlo standard errors of each first and second moment, 800 draws; at the larger step many points weigh little."""
+    """Four Monte Carlo standard errors of each first and second moment, 400 draws; at the larger step many points weigh little."""
     precision = (PRECISION + torch.eye(2, dtype=torch.float64) / NUTS_PRIOR).numpy()
     covariance = np.linalg.inv(precision)
     mean = covariance @ (PRECISION @ CENTRE).numpy()
-    draws, rates, _ = chain(step, 820)
+    draws, rates, _ = chain(step, 420)
     assert 0.5 < np.mean(rates) <= 1
     centred = draws - mean
     products = np.stack([centred[:, i] * centred[:, j] for i, j in ((0, 0), (0, 1), (1, 1))], axis=1)

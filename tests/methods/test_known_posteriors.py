@@ -89,7 +89,7 @@ def logistic():
 
 
 DESCENT = ["optimizer.lr=0.1", "optimizer.epochs=150"]
-ADAPTIVE = ["optimizer.name=adam", "optimizer.lr=0.1", "optimizer.epochs=400"]
+ADAPTIVE = ["optimizer.name=adam", "optimizer.lr=0.1", "optimizer.epochs=250"]
 NATURAL = ["optimizer.lr=0.02", "optimizer.epochs=600", "method.std=0.2", "method.beta2=0.99"]
 
 

@@ -180,12 +180,7 @@ def test_a_mixture_predicts_the_average_over_its_components():
         (["filos2019/deterministic"], 28_000, 7_000, (1, 1)),  # 7,000 of 91,000 passes
         (["filos2019/dropout"], 28_000, 7_000, (1, 1)),  # all 100 samples would be 700,000 of 784,000
         ([None, "method=dropout"], 90_000, 1_000, (5, 1)),
-        (
-            [None, "method=mfvi", "method.train_samples=5"],
-            6_000,
-            2_000,
-            (5, 1),
-        ),  # a step takes five gradients per image
+        ([None, "method=mfvi", "method.train_samples=5"], 6_000, 2_000, (5, 1)),  # five gradients per image and step
         ([None], 70, 24, (1, 2)),
         ([None, "method=dropout", "optimizer.validation_share=0.01"], 1_000, 1_000, (1, 33)),
         ([None, "method=dropout", "optimizer.validation_share=1"], 10, 1_000, (5, 1)),

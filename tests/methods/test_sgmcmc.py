@@ -11,7 +11,7 @@ from retinabench.methods.posteriors import evenly_spaced
 from retinabench.methods.sgmcmc import CyclicalSghmc, Langevin, Sgld
 from support.linear_gaussian import fitted, make_run, truth, weights
 
-COPIES, IMAGES = 10_000, 50
+COPIES, IMAGES = 5_000, 50
 PRECISIONS = torch.tensor([1.0, 4.0, 20.0])  # of U
 MEAN = torch.tensor([0.5, -1.0, 2.0])
 

@@ -187,8 +187,8 @@ class Evil:
     ("damage", "says"),
     [
         (
-            lambda s: {k: v for k, v in s.items() if not k.startswith("layer4")},
-            "lacks .* of the .* layer4.*; it holds others: fc.bias, fc.weight",
+            lambda s: {k: s[k] for k in s if "layer4" not in k},
+            "lacks .* of the .* layer4.*; it holds others: fc.bias, fc.w",
         ),
         (lambda s: {k: v.repeat(2, *[1] * (v.ndim - 1)) if v.ndim else v for k, v in s.items()}, "has shape"),
         (lambda s: {**s, "conv1.weight": torch.full_like(s["conv1.weight"], torch.nan)}, "not finite"),

@@ -49,12 +49,28 @@ def make_retinas(folder: Path, records: Records, pictures: np.ndarray) -> Path:
     return folder
 
 
-def short_chain(name):
+def short_chain(name, gradients=100):
     """Settings of a method that samples by full-batch gradients: a tenth of the passes over the images, and of the samples. The
-    chains of MILE are so short then that it learns by all its samples alone."""
+    chains of MILE are so short then that it learns by many samples alone."""
     if METHODS[name].Config.has_learning_rate:
         return []
-    return ["method.gradients=100", *([] if name == "mile" else ["method.samples=10"])]
+    return (
+        ["method.gradients=100", "method.samples=30"]
+        if name == "mile"
+        else [f"method.gradients={gradients}", "method.samples=10"]
+    )
+
+
+def quick(name, gradients=100):
+    """Settings that spare a method work: those of `short_chain`, and two members of an ensemble of runs."""
+    return ["method.members=2"] if name == "ensemble" else short_chain(name, gradients)
+
+
+# Of each family the fast tests ask one method of a residual network, and these of `own_network.py`, which is smaller.
+OF_SMALL_NETWORKS = (
+    "hmc", "nuts", "mile", "pathfinder", "vogn", "mfvi", "radial", "rank1", "anchored", "sequential_anchored", "multiswag",
+    "feature_scores", "sgld", "sghmc",
+)  # fmt: skip
 
 
 def fast(names, chosen):

@@ -11,10 +11,10 @@ class Eye(nn.Module):
         super().__init__()
         self.answer = nn.Linear(16, outputs)
         self.features = nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2)
+            nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(4)
         )
         self.weight = nn.Conv2d(8, 8, 3, padding=1, groups=2)
-        self.backbone = nn.ModuleDict({"gate": nn.Linear(8 * (size // 2) ** 2, 16)})
+        self.backbone = nn.ModuleDict({"gate": nn.Linear(8 * (size // 4) ** 2, 16)})
         self.act, self.forget = nn.GELU(), nn.Dropout(0.1)
 
     def forward(self, picture):

@@ -162,8 +162,9 @@ class Chains:
             kept = torch.cat(SAMPLERS[name](prior, counted, budget, generator, advance))
         # Files that are joined, as those of folds, have equally many samples: states of a short chain are repeated.
         count = method.samples if batches.whole is None else min(len(kept), method.samples)
-        rows = np.linspace(0, len(kept) - 1, count).round().astype(int)
-        return CollectedPosterior(model, likelihood, [sample(one) for one in kept[rows]])
+        rows = np.linspace(0, len(kept) - 1, count).round().astype(int).tolist()
+        samples = {row: sample(kept[row].clone()) for row in dict.fromkeys(rows)}
+        return CollectedPosterior(model, likelihood, [samples[row] for row in rows])
 
 
 class Hmc(Chains):

@@ -389,7 +389,7 @@ class Ranked:
         patients = _patients(positive, w), _patients(negative, w)
         if min(patients) < 2:
             return Ends(why=ONE_PATIENT_OF_CLASS)
-        if np.ptp(score) == 0:
+        if score.min() == score.max():  # whose difference may overflow
             return Ends(why="no interval: all images are tied")
         span = 1 - self.low
         if len(sets) == 1:

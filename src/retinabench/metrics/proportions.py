@@ -277,20 +277,23 @@ def combined_proportions(
     its value less sqrt(sum_jk s_j s_k r_jk d_j d_k), where d_k = |c_k| (p_k - l_k) and s_k = 1 for c_k > 0, and
     |c_k| (u_k - p_k) and -1 else.
     """
-    codes, patients = cluster_codes(cluster)
+    codes, _ = cluster_codes(cluster)
     w = np.ones(len(codes)) if weight is None else weight
-    share = np.array([np.asarray(success, np.float64) for _, success in parts])
-    coefficient = np.array([c for c, _ in parts])
-    order = np.argsort(codes, kind="stable")
-    sums = proportion_sums(share[:, order], w[order], patient_starts(codes[order]))
-    value, (lowest, highest) = sums.value, proportion_intervals(sums)
-    low, high = value - lowest, highest - value
-    residual = np.array(
-        [np.bincount(codes, w * (success - p), patients) for success, p in zip(share, value, strict=True)]
-    )
-    centre = float(coefficient @ value)
-    start, end = _combined(np.array([centre]), coefficient[None], _correlation(residual)[None], low[None], high[None])
-    return Interval(centre, float(start[0]), float(end[0]))
+    c, share = (np.array([each], np.float64) for each in zip(*parts, strict=True))
+    return Interval(*(float(one[0]) for one in combinations(c, share, codes, w)))
+
+
+def combinations(c: Floats, share: Floats, codes: NDArray[np.intp], w: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return K combinations `c` (K, P) of proportions `share` (K, P, N), as `combined_proportions` does, and their ends; (K,) each."""
+    order, rows, patients = np.argsort(codes, kind="stable"), share.reshape(-1, share.shape[2]), int(codes.max()) + 1
+    sums = proportion_sums(rows[:, order], w[order], patient_starts(codes[order]))
+    low, high = proportion_intervals(sums)
+    value, below, above = (one.reshape(c.shape) for one in (sums.value, sums.value - low, high - sums.value))
+    residual = [np.bincount(codes, w * (row - p), patients) for row, p in zip(rows, sums.value, strict=True)]
+    centre = np.array([one @ p for one, p in zip(c, value, strict=True)])
+    given = centre, c, _correlation(np.array(residual, np.float64).reshape(*c.shape, -1)), below, above
+    ends = [_combined(*(one[k : k + 1] for one in given)) for k in range(len(c))]  # to the bits of one alone
+    return centre, *np.concatenate(ends, axis=1)
 
 
 def clustered_mean(values: Floats, cluster: ArrayLike, level: float = 0.95) -> Interval:

@@ -16,6 +16,7 @@ AUROC of one class is an error, counted as 0 in a curve.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -107,19 +108,15 @@ def ranking_curve(label: ArrayLike, prob: ArrayLike, order: Index, metric: str, 
     From the most certain end: while one class is left and all predictions are correct, the value is 1. The first set that is not so
     ends this for good; from there an AUROC of one class counts 0, as does a set without images.
     """
-    y, p = np.asarray(label)[order], np.asarray(prob)[order]
-    n = len(y)
-    area = auroc if metric == "auroc" else auprc
-    values = [1.0]
-    lucky = True
-    for count in _buckets(n)[1:]:
-        labels, probs = y[:count], p[:count]
+    y, p, n = np.asarray(label)[order], np.asarray(prob)[order], len(order)
+    area = cache(lambda count: (auroc if metric == "auroc" else auprc)(y[:count], p[:count]) or 0.0)
+    values, lucky = [1.0], True
+    for count in _buckets(n)[1:].tolist():  # which few images repeat
         last = len(values) == BUCKETS
-        if lucky and not last and len(np.unique(labels)) == 1 and np.array_equal(probs > 0.5, labels):
+        if lucky and not last and len(np.unique(y[:count])) == 1 and np.array_equal(p[:count] > 0.5, y[:count]):
             value = 1.0
         else:
-            lucky = False
-            value = area(labels, probs) or 0.0
+            lucky, value = False, area(count)
             if oracle and not last:
                 value = (count * value + n - count) / n
         values.append(value)
@@ -130,8 +127,7 @@ def auroc(label: ArrayLike, prob: ArrayLike) -> float | None:
     hit, false = _counts(label, prob)
     if not len(hit) or hit[-1] == 0 or false[-1] == 0:
         return None
-    sensitivity, rate = np.append(0, hit) / hit[-1], np.append(0, false) / false[-1]
-    return _trapezoid(rate, sensitivity)
+    return _trapezoid(np.append(0, false) / false[-1], np.append(0, hit) / hit[-1])
 
 
 def auprc(label: ArrayLike, prob: ArrayLike) -> float | None:

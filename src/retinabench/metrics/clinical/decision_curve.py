@@ -21,7 +21,7 @@ from retinabench.metrics.clinical.screening_table import (
     share_interval,
 )
 from retinabench.metrics.decisions import margin
-from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combined_proportions
+from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combinations, combined_proportions
 from retinabench.metrics.weighted_images import Bools, Floats, RankedImages, cluster_codes
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
@@ -70,8 +70,7 @@ def net_benefit(
     t = np.atleast_1d(np.asarray(thresholds, np.float64))
     sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")
     w = np.ones(len(y)) if weight is None else weight
-    n, odds = w.sum(), t / (1 - t)
-    s, specificity = reader
+    n, odds, (s, specificity) = w.sum(), t / (1 - t), reader
     tp = _at_least(p, w * (y & ~sent), t) + s * (w @ (y & sent))
     fp = _at_least(p, w * (~y & ~sent), t) + (1 - specificity) * (w @ (~y & sent))
     model = (tp - odds * fp) / n - referral_cost * (w @ sent) / n
@@ -81,15 +80,17 @@ def net_benefit(
         return curve
     codes, _ = cluster_codes(cluster)
     read = np.where(y, reader[0], 1 - reader[1])
-    paid = [(-referral_cost, sent)] if referral_cost > 0 and sent.any() else []
-    rows = []
-    for cut, price in zip(t, odds, strict=True):
-        called = np.where(sent, read, p >= cut)
+    parts = 3 if referral_cost > 0 and sent.any() else 2
+    size, rows = max(1, 2**17 // len(y)), []  # so many thresholds at once
+    for k in range(0, len(t), size):
+        price, called = odds[k : k + size, None], np.where(sent, read, p >= t[k : k + size, None])
+        one, paid, also = np.ones_like(price), np.full_like(price, -referral_cost), np.broadcast_to(sent, called.shape)
         # Treating all has the shares of all positives and negatives, so that the difference is odds TN - FN - cost x referred.
-        benefit = combined_proportions([(1.0, y * called), (-price, ~y * called), *paid], codes, w)
-        gain = combined_proportions([(price, ~y * (1 - called)), (-1.0, y * (1 - called)), *paid], codes, w)
-        rows.append((benefit.low, benefit.high, gain.low, gain.high))
-    low, high, over_low, over_high = np.array(rows).T
+        benefit = [one, -price, paid], [y * called, ~y * called, also]
+        gain = [price, -one, paid], [~y * (1 - called), y * (1 - called), also]
+        both = ((np.hstack(c[:parts]), np.stack(share[:parts], axis=1)) for c, share in (benefit, gain))
+        rows.append([end for one in both for end in combinations(*one, codes, w)[1:]])
+    low, high, over_low, over_high = np.concatenate(rows, axis=1)
     return replace(curve, low=low, high=high, over_all_low=over_low, over_all_high=over_high)
 
 
