@@ -11,7 +11,6 @@ from support.browsers import chromium
 from support.legible import legible, undrawn  # noqa: F401
 
 os.environ["RETINABENCH_CACHE"] = ""  # no test reads or writes the user's files
-os.fsync = lambda descriptor: None  # no test cuts the power, and a small run waits for the disk a third of its time
 settings.load_profile("ci")  # the same examples in every run; --hypothesis-profile=default draws new ones
 os.fsync = lambda _: None  # no test cuts the power: waiting for the disk took a fifth of the time
 SHARED = Path(__file__).resolve().parents[2] / "shared"
