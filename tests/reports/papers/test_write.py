@@ -17,7 +17,7 @@ from support.written_papers import gathered, run, write_runs
 
 pytestmark = pytest.mark.usefixtures("legible")
 
-PEOPLE = population(240, 160)
+PEOPLE = population(80, 60)
 
 
 def drawn_once(figure, stem, formats, **style):
