@@ -12,6 +12,7 @@ from support.legible import legible, undrawn  # noqa: F401
 
 os.environ["RETINABENCH_CACHE"] = ""  # no test reads or writes the user's files
 settings.load_profile("ci")  # the same examples in every run; --hypothesis-profile=default draws new ones
+os.fsync = lambda file: None  # no test cuts the power, and the disk took a tenth of the time of the commands
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
