@@ -20,6 +20,12 @@ method.rate = { low = 0.0, high = 0.5 }
 """
 
 
+@pytest.fixture(autouse=True)
+def _(request):
+    if "figures" not in request.node.name:
+        request.getfixturevalue("undrawn")
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return make_prepared(tmp_path_factory.mktemp("tune") / "data")
