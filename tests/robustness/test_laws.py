@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize(("name", "command"), SHORT.items())
 def test_a_law_is_kept(name, command, folder, monkeypatch):
-    monkeypatch.setattr(main, "print_table", lambda table: None)  # drawing takes a sixth of the time, and no law reads it
+    monkeypatch.setattr(main, "print_table", lambda table: None)  # no law reads it
     assert laws.broken(name, command, 0, folder) == ""
 
 

@@ -273,7 +273,9 @@ def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of
 
     def errors_of(numbers: range) -> Floats:
         of_forecasts = zip(*map(happened_of, numbers), strict=True)
-        found = [one.errors(np.stack(sums), counted) for one, sums in zip(forecasts.values(), of_forecasts, strict=True)]
+        found = [
+            one.errors(np.stack(sums), counted) for one, sums in zip(forecasts.values(), of_forecasts, strict=True)
+        ]
         return np.stack(found, axis=1)
 
     errors = stacked(errors_of, replicates, n)

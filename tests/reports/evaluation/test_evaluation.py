@@ -102,7 +102,7 @@ def test_methods_on_other_images_are_not_ranked():
     assert verdict(evaluation)["order"] is None
 
 
-@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize("seeds", [1, 2])
 def test_a_stated_difference_is_that_of_compare(seeds):
     """Whatever the order of the rows; the seeds of both methods are the same, so that they are paired."""
     people = population(100, 50)

@@ -8,6 +8,7 @@ import pytest
 import retinabench as rb
 from conftest import shared_path
 from retinabench.predictions.table import Predictions
+from retinabench.reports.evaluation import figures
 from retinabench.reports.evaluation.evaluation import Evaluation, EvaluationSettings, MethodPredictions, SetPredictions
 from retinabench.reports.evaluation.facts import verdict
 from retinabench.reports.evaluation.terminal import scores_table
@@ -18,7 +19,15 @@ from support.fake_predictions import population, predictions
 from support.reading_pages import printed
 from support.screened import drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+
+@pytest.fixture(autouse=True)
+def _(monkeypatch):
+    """Pages without figures: no verdict reads them."""
+    for name in ("roc", "referral", "histogram", "reliability"):
+        monkeypatch.setattr(figures, f"{name}_panels", lambda _: [])
+    monkeypatch.setattr(figures, "lead_panel", lambda _: None)
+
+
 BETTER, WORSE, UNCLEAR = (Quantity(0.05, 0.01, 0.09), Quantity(-0.05, -0.09, -0.01), Quantity(0.01, -0.02, 0.04))
 
 

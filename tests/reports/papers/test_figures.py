@@ -58,7 +58,8 @@ def test_what_is_missing_leaves_a_line_and_the_rest_stands(tmp_path, missing):
     assert any(says[missing] in line for line in lacking)
 
 
-def test_preprocessing_is_shown_for_a_folder_of_images(tmp_path):
+def test_preprocessing_is_shown_for_a_folder_of_images(tmp_path, monkeypatch):
+    monkeypatch.setattr(shared, "SIDE", 64)
     y, x = np.mgrid[:60, :80]
     disc = np.where(np.hypot(y - 30, x - 40)[..., None] < 27, [200, 90, 40], [0, 0, 0]).astype(np.uint8)
     (tmp_path / "deep").mkdir()

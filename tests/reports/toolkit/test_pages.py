@@ -24,7 +24,7 @@ def screening():
     return report, policy_grid(changed, report.stated)
 
 
-def test_nothing_in_the_file_ends_the_script(screening):
+def test_nothing_in_the_file_ends_the_script(screening, undrawn):
     report, grid = screening
     page = render(report, grid)
     assert "<script" not in without_script(page)
