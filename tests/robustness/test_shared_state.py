@@ -4,6 +4,8 @@ import copy
 import functools
 import locale
 import os
+import subprocess
+import sys
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -179,9 +181,6 @@ def test_a_number_that_is_none_is_one_line(words, tmp_path, capsys):
 
 
 def test_output_that_is_not_utf_8_is_written_all_the_same(tmp_path):
-    import subprocess
-    import sys
-
     file = tmp_path / "p.csv"
     rows = "".join(f"é{k},{k % 2},{0.1 + 0.02 * k}\n" for k in range(40))
     file.write_text(f"image_id,label,prob\n{rows}", encoding="utf-8")

@@ -23,9 +23,8 @@ from support.screened import drawn
 @pytest.fixture(autouse=True)
 def _(monkeypatch):
     """Pages without figures: no verdict reads them."""
-    for name in ("roc", "referral", "histogram", "reliability"):
-        monkeypatch.setattr(figures, f"{name}_panels", lambda _: [])
-    monkeypatch.setattr(figures, "lead_panel", lambda _: None)
+    for name in ("roc_panels", "referral_panels", "histogram_panels", "reliability_panels", "lead_panel"):
+        monkeypatch.setattr(figures, name, lambda _: [])
 
 
 BETTER, WORSE, UNCLEAR = (Quantity(0.05, 0.01, 0.09), Quantity(-0.05, -0.09, -0.01), Quantity(0.01, -0.02, 0.04))

@@ -17,7 +17,7 @@ from support.written_papers import gathered, run
 PEOPLE = population(120, 80)
 
 
-def test_entropies_pool_the_runs_and_tell_right_from_wrong(tmp_path):
+def test_entropies_pool_the_runs_and_the_diagnosis_states_the_accuracy_with_and_without_referral(tmp_path):
     runs = [run("MAP", seed, PEOPLE, task="country_shift") for seed in range(2)]
     (results,) = gathered(tmp_path, runs).results
     right, wrong = _entropies(results.methods[0], "in_domain", 0)
@@ -25,6 +25,10 @@ def test_entropies_pool_the_runs_and_tell_right_from_wrong(tmp_path):
     prob = np.concatenate([one.prob[rows] for one in runs])
     assert right == pytest.approx(binary_entropy(prob[prob <= 0.5]))  # grade 0 is not referable
     assert wrong == pytest.approx(binary_entropy(prob[prob > 0.5]))
+    said = " ".join(text.get_text() for text in shared.pipeline_figure(results).draw().axes[0].texts)
+    for score in ("accuracy_at_0", "accuracy_at_20"):
+        value = np.mean([one.get(("in_domain", score)) for one in results.methods[0].runs])
+        assert f"In-domain: {100 * value:.1f} %" in said
 
 
 def test_the_released_curves_are_drawn_in_three_formats(tmp_path):
@@ -78,15 +82,6 @@ def test_preprocessing_is_shown_for_a_folder_of_images(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no images"):
         shared.image_figures(tmp_path / "empty", "corrected", {})
-
-
-def test_the_automated_diagnosis_states_the_accuracy_with_and_without_referral(tmp_path):
-    runs = [run("MAP", seed, PEOPLE, task="country_shift") for seed in range(2)]
-    (study,) = gathered(tmp_path, runs).results
-    said = " ".join(text.get_text() for text in shared.pipeline_figure(study).draw().axes[0].texts)
-    for score in ("accuracy_at_0", "accuracy_at_20"):
-        value = np.mean([one.get(("in_domain", score)) for one in study.methods[0].runs])
-        assert f"In-domain: {100 * value:.1f} %" in said
 
 
 def test_single_methods_are_solid_and_share_their_colour_with_their_ensembles(tmp_path):
