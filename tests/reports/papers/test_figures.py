@@ -69,7 +69,7 @@ def test_preprocessing_is_shown_for_a_folder_of_images(tmp_path, monkeypatch):
     (tmp_path / "deep").mkdir()
     for k in range(8):
         Image.fromarray(disc).save(tmp_path / "deep" / f"{k}.png")
-    for rules in ("corrected", "published"):
+    for rules in ("published", "corrected"):
         found = shared.image_figures(tmp_path, rules, {})
         assert [one.number for one in found] == ["6 and 7", "18"]
     assert len(found[0].draw().axes) == 8
