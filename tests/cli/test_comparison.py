@@ -64,7 +64,7 @@ def test_compare_the_board_and_the_papers_tables_agree(six, tmp_path, monkeypatc
 def test_the_first_line_of_compare_says_which_is_better(six, tmp_path, capsys, second, said):
     other = rb.read_predictions(six[0])
     write_predictions(replace(other, probs=other.probs ** (0.2 if second else 1)), tmp_path / "theirs.parquet")
-    assert run(["compare", str(six[0]), str(tmp_path / "theirs.parquet"), "--bootstrap", "300", "--quiet"]) == 0
+    assert run(["compare", str(six[0]), str(tmp_path / "theirs.parquet"), "--bootstrap", "100", "--quiet"]) == 0
     assert said in " ".join(capsys.readouterr().out.partition("\n\n")[0].split())
 
 
@@ -81,7 +81,7 @@ def test_a_primary_score_is_tested_alone(six, tmp_path):
 @pytest.mark.parametrize("score", ["auroc", "nll"])  # better higher, better lower
 def test_non_inferiority_is_of_the_first_file(six, capsys, score):
     better, worse = str(six[0]), str(six[3])
-    words = ["--score", score, "--bootstrap", "300", "--quiet"]
+    words = ["--score", score, "--bootstrap", "100", "--quiet"]
 
     def first_line(*files, margin):
         assert run(["compare", *files, *words, "--margin", margin]) == 0

@@ -285,11 +285,7 @@ def test_every_verb_s_help_has_its_example_and_nothing_is_cut(verb, example, cap
     assert example.startswith(" ".join(["retinabench", *verb]))
 
 
-@pytest.mark.parametrize(
-    ("verb", "names"),
-    [("prepare", DATASETS), ("train", TASKS), ("train", METHODS)],
-    ids=["data sets", "tasks", "methods"],
-)
+@pytest.mark.parametrize(("verb", "names"), [("prepare", DATASETS), ("train", TASKS), ("train", METHODS)])
 def test_the_help_names_every_choice(verb, names, capsys):
     """Read from the registries, which import none of their entries."""
     assert run_main([verb, "--help"]) == 0

@@ -107,7 +107,6 @@ def test_files_of_one_method_are_its_seeds(table, tmp_path, capsys):
     [
         (["--column", "label"], "--column label is not NAME=COLUMN"),
         (["--column", "label=a", "--column", "label=b"], "--column label is given twice"),
-        (["--column", "lable=a"], "unknown column 'lable'. Did you mean 'label'?"),
         (["--referable-from", "5"], "--referable-from 5 is not a grade"),
         (["--method", "a", "--method", "b"], "--method is given 2 times for 1 files"),
         (["--model-seed", "1", "--model-seed", "2"], "--model-seed is given 2 times for 1 files"),

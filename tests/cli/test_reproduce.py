@@ -47,12 +47,9 @@ def test_downloads_become_tables_and_claims_and_a_second_command_computes_nothin
     ("words", "made"),
     [
         (["reproduce", "country", "--draw", "0.001", "--size", "32", *ALONE, "seeds=1", "ensemble=0"], "claims.md"),
-        (
-            ["benchmark", str(SMALL_2019), "tasks.hold_out_2019.draw.size=32"],
-            "tables/tables/table-2019-1-hold-out-2019.md",
-        ),
+        (["benchmark", str(SMALL_2019), "tasks.hold_out_2019.draw.size=32"], "tables/tables/table-2019-1-hold-out-2019.md"),
     ],
-)
+)  # fmt: skip
 def test_a_paper_is_rehearsed_on_drawn_retinas(words, made, tmp_path, monkeypatch):
     monkeypatch.setattr("retinabench.reports.papers.write.figures_of", lambda *_: ([], []))  # drawing is slow
     assert cli.run([*words, "--device", "cpu", "--workers", "1", "--quiet", "--out", str(tmp_path / "out")]) == 0

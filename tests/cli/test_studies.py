@@ -14,6 +14,8 @@ from support.searching import Serial, pretend
 from support.studies import BOTH
 from support.studies import SPACE as SPACE_STUDIES
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SPACE = """
 optimizer.lr = { low = 1e-3, high = 1.0, scale = "log" }
 method.rate = { low = 0.0, high = 0.5 }

@@ -119,7 +119,7 @@ def test_the_report_draws_all_uncertainties_and_has_the_numbers_of_score(trained
     check_page(browser, tmp_path / "report" / "index.html")
 
 
-def test_a_file_without_folds_and_with_one_uncertainty_is_scored_as_ever(trained, tmp_path):
+def test_a_file_without_folds_and_with_one_uncertainty_is_scored_as_ever(trained, tmp_path, undrawn):
     _, file = trained
     one = read_predictions(file)
     rb.write_predictions(rb.Predictions(one.image_id, one.label, one.prob), tmp_path / "plain.csv")
@@ -136,7 +136,7 @@ def test_every_method_trains_on_a_table_or_says_why_not(name, trained, capsys):
     assert f"table/{name}" in presets()
     words = ["--data", str(root / "data"), "--config", f"table/{name}", "--out", str(root / "all"), "-q"]
     short = short_chain(name) if name in METHODS else []
-    code = run(["train", *words, "optimizer.batch_size=40", *short])
+    code = run(["train", *words, "optimizer.epochs=3", "optimizer.batch_size=40", *short])
     if code:
         assert "needs images" in one_line(capsys)
         assert name in ("tta", "lora_ensemble")

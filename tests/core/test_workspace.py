@@ -23,12 +23,13 @@ with Workspace(Path(sys.argv[1]), "study").lock():
     time.sleep(60)
 """
 RACE = """
+print("ready", flush=True)
 while not Path(sys.argv[2]).exists():
     pass
 try:
     with Workspace(Path(sys.argv[1]), "study").lock():
         print("won", flush=True)
-        time.sleep(2.5)
+        time.sleep(1)
 except InputError:
     print("refused")
 """
@@ -79,6 +80,7 @@ def test_a_killed_process_holds_nothing(workspace, held):
 
 def test_of_several_processes_one_gets_the_lock(workspace, tmp_path):
     racers = [start(RACE, workspace.folder, tmp_path / "go") for _ in range(3)]
+    assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * 3
     (tmp_path / "go").touch()
     assert sorted(racer.communicate()[0].strip() for racer in racers) == ["refused", "refused", "won"]
 

@@ -54,8 +54,12 @@ def test_the_first_line_says_what_matters(watched, name, text):
     assert "…" not in "".join(lines)
 
 
-def test_the_page_is_whole_escaped_and_states_the_limits_of_the_alarms(watched):
-    text = page(watched["broken"])
+@pytest.fixture(scope="module")
+def text(watched):
+    return page(watched["broken"])
+
+
+def test_the_page_is_whole_escaped_and_states_the_limits_of_the_alarms(text):
     assert "<b>own</b>" not in text
     assert "<script" not in without_script(text)
     assert not re.search(r'(?:src|href)="(?!#)', text)
@@ -64,6 +68,6 @@ def test_the_page_is_whole_escaped_and_states_the_limits_of_the_alarms(watched):
     assert "gave no alarm in 94 to 96 %" in " ".join(text.split())
 
 
-def test_the_page_fits_a_phone_and_is_accessible(watched, browser, tmp_path):
-    (tmp_path / "page.html").write_text(page(watched["broken"]))
+def test_the_page_fits_a_phone_and_is_accessible(text, browser, tmp_path):
+    (tmp_path / "page.html").write_text(text)
     check_page(browser, tmp_path / "page.html")

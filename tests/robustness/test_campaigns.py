@@ -58,8 +58,7 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("campaign", "seed", "trials"),
     [
-        ("kills", EXAMINE, 12), ("disks", TRAIN, 24), ("kills", TRAIN, 24), ("bit_rot", TRAIN, 12),
-        ("bit_rot", CHAINS, 12),
+        ("kills", EXAMINE, 12), ("disks", TRAIN, 24), ("kills", TRAIN, 24), ("bit_rot", TRAIN, 12), ("bit_rot", CHAINS, 12),
     ],
 )  # fmt: skip
 def test_nothing_breaks(campaign, seed, trials):

@@ -1,4 +1,4 @@
-"""The short form of the campaign of laws: some laws, by one command each, on one table of 2,000 rows."""
+"""The short form of the campaign of laws: some laws, by one command each, on one table of 1,000 rows."""
 
 import json
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from retinabench.cli import main
 from retinabench.core.errors import InputError
 from retinabench.predictions.io import read_predictions
 from torture.campaigns import fuzz_predictions, laws
@@ -28,7 +29,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("name", "command"), SHORT.items())
-def test_a_law_is_kept(name, command, folder):
+def test_a_law_is_kept(name, command, folder, monkeypatch):
+    monkeypatch.setattr(main, "print_table", lambda table: None)  # no law reads it
     assert laws.broken(name, command, 0, folder) == ""
 
 

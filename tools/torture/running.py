@@ -5,7 +5,6 @@ ranking fifty methods would take most of the time.
 """
 
 import contextlib
-import io
 import multiprocessing
 import os
 import re
@@ -16,7 +15,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -25,7 +23,7 @@ from retinabench.experiments.engines import engine
 from retinabench.reports.leaderboard import board
 from retinabench.reports.leaderboard.board import baselines_of
 from retinabench.reports.leaderboard.submission import Submission
-from torture.trial import Ended, end_group
+from torture.trial import Ended, end_group, save_blank
 
 PATIENCE = 600.0  # seconds for a command of a few seconds on a very busy machine
 
@@ -124,11 +122,6 @@ def start(
 def _two_baselines(name: str) -> tuple[Submission, ...]:
     """Return the first two baselines of a benchmark: all of them take a minute and write 500 files."""
     return baselines_of(name)[:2]
-
-
-def save_blank(figure: Figure, file: Any, *, format: str, **_: object) -> None:
-    blank = '<svg viewBox="0 0 1 1"><g></g></svg>'
-    file.write(blank if isinstance(file, io.TextIOBase) else blank.encode() if format == "svg" else b"blank")
 
 
 def session(number: int) -> list[int]:

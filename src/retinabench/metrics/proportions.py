@@ -72,13 +72,15 @@ def jeffreys(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tu
     """
     k, n = _counts(successes, trials)
     tail = (1 - level) / 2
-    exact_low, exact_high = clopper_pearson(k, n, level)
     with np.errstate(invalid="ignore"):
         # With less than one trial the quantiles can leave out k/n itself.
         low = np.minimum(special.betaincinv(k + 0.5, n - k + 0.5, tail), k / n)
         high = np.maximum(special.betaincinv(k + 0.5, n - k + 0.5, 1 - tail), k / n)
     edge = (k == 0) | (k == n)
-    return np.where(edge, exact_low, low)[()], np.where(edge, exact_high, high)[()]
+    if edge.any():
+        exact_low, exact_high = clopper_pearson(k, n, level)
+        low, high = np.where(edge, exact_low, low), np.where(edge, exact_high, high)
+    return low[()], high[()]
 
 
 def clustered_proportion(
@@ -201,7 +203,9 @@ def proportion_intervals(sums: Sums, level: float = 0.95, *, exact: bool = False
     known = sums.patients > 1
     inner = known & (p > 0) & (p < 1)
     perfect = np.full(len(p), np.nan)
-    perfect[known] = clopper_pearson(sums.copies[known], sums.copies[known], level)[0]
+    perfect[known] = special.betaincinv(
+        sums.copies[known], 1.0, (1 - level) / 2
+    )  # the end of `clopper_pearson` at k = n
     n = sums.effective[inner]
     found = (clopper_pearson if exact else jeffreys)(p[inner] * n, n, level)
     low[inner] = np.minimum(np.minimum(p[inner], perfect[inner]), found[0])

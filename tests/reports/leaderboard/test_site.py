@@ -79,17 +79,18 @@ def build(board, out):
 
 @pytest.fixture(scope="module")
 def built(board, tmp_path_factory):
+    """A site; later ones read its curves."""
     out = tmp_path_factory.mktemp("site")
-    build(board, out)
-    return out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(tmp_path_factory.mktemp("cache")))
+        build(board, out)
+        patch.setattr(sites, "to_svg", None)
+        yield out
 
 
-def test_a_second_site_reads_its_curves(board, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
-    build(board, tmp_path / "first")
-    monkeypatch.setattr(sites, "to_svg", None)
+def test_a_second_site_reads_its_curves(built, board, tmp_path) -> None:
     build(board, tmp_path / "second")
-    assert content(tmp_path / "second") == content(tmp_path / "first")
+    assert content(tmp_path / "second") == content(built)
 
 
 def test_every_link_of_every_page_leads_to_a_file(built) -> None:
@@ -152,7 +153,7 @@ def test_a_build_that_was_stopped_is_completed_and_leftovers_are_deleted(built, 
     assert content(out) == whole
 
 
-def test_a_folder_of_something_else_and_a_manifest_that_leads_out_are_refused(board, tmp_path) -> None:
+def test_a_folder_of_something_else_and_a_manifest_that_leads_out_are_refused(built, board, tmp_path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "thesis.txt").write_text("mine")
     with pytest.raises(InputError, match="is not empty"):

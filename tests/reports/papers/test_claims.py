@@ -55,7 +55,7 @@ def test_equal_sets_are_called_different_in_five_of_a_hundred_studies():
     random = np.random.default_rng(0)
     claim = of(Number(("m",), "t", "shifted", "auroc"), Number(("m",), "t", "in_domain", "auroc"))
     resolved = 0
-    for study in range(150):
+    for study in range(100):
         label = np.tile(np.repeat([0, 1], 60), 2)
         logit = random.normal(1.5 * label - 0.7, 1.0)
         one = Predictions(
@@ -64,7 +64,7 @@ def test_equal_sets_are_called_different_in_five_of_a_hundred_studies():
         )  # fmt: skip
         (judged,) = judge_claims({"t": {"m": ([one], [(0,)])}}, 200, study, claim)
         resolved += judged.statements[0].resolved != 0
-    assert 1 <= resolved <= 15  # 7.5 ± 2.7 expected
+    assert 1 <= resolved <= 11  # 5 ± 2.2 expected
 
 
 def test_a_claim_on_images_of_one_class_is_undefined_and_says_why(country, tmp_path):

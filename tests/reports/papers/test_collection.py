@@ -9,8 +9,8 @@ from retinabench.reports.papers.write import write_tables
 from support.fake_predictions import population
 from support.written_papers import Written, gathered, run, write_runs
 
-PEOPLE = population(80, 40)
-NORTH, SOUTH = population(80, 40, seed=1), population(60, 40, seed=2)
+PEOPLE = population(60, 40)
+NORTH, SOUTH = population(60, 40, seed=1), population(40, 40, seed=2)
 
 
 def two_data_sets(**metadata):

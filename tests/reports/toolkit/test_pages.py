@@ -17,18 +17,20 @@ HOSTILE = "</script><script>alert(1)</script>"
 def screening():
     part = screened(60, camera_drop=2.0)
     changed = rb.Predictions(
-        [f"{HOSTILE}{k}" for k in range(len(part))], part.label, part.prob, grade=part.grade,
-        domain=part.domain, split=part.split, subgroups={"camera": part.subgroups["camera"]},
+        [f"{HOSTILE}{k}" for k in range(len(part))], part.label, part.prob, grade=part.grade, domain=part.domain, split=part.split,
+        subgroups={"<i>": [one.replace("A", "<img src=x>") for one in part.subgroups["camera"]]},
     )  # fmt: skip
     report = rb.clinic(changed, 0.35, referral_rate=0.2)
     return report, policy_grid(changed, report.stated)
 
 
-def test_nothing_in_the_file_ends_the_script(screening):
+def test_nothing_in_the_file_ends_the_script(screening, undrawn):
     report, grid = screening
     page = render(report, grid)
     assert "<script" not in without_script(page)
     assert "alert(1)</script" not in page
+    assert "<img src" not in page
+    assert "&lt;img src=x&gt;" in page
     assert '<section id="explore" class="explore" aria-labelledby="explore-heading" hidden>' in page
     assert 'id="policies"' not in render(report)
 

@@ -22,7 +22,7 @@ from retinabench.reports.clinic import clinic_json
 from torture.outcomes import Outcome, equal
 from torture.trial import isolated_each
 
-UNIT, ROWS = "inputs", 2000
+UNIT, ROWS = "inputs", 1000
 Columns = dict[str, list[Any]]
 Json = Any
 FILES = {"notes", "source", "a", "b", "entry"}  # say how a file was read, and which
