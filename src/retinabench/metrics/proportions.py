@@ -232,8 +232,11 @@ def shares_with_ends(
     y, w = np.broadcast_arrays(np.asarray(success, np.float64), np.asarray(weight, np.float64))
     sums = proportion_sums(y, w, starts, level, variance)
     low, high = proportion_intervals(sums, level, exact=exact)
-    values = np.union1d(np.unique(y[w > 0]), [0.0, 1.0])
-    if variance > 0 or not 2 < len(values) <= MOST_VALUES:
+    shares = y[(w > 0) & (y != 0) & (y != 1)]
+    if variance > 0 or not len(shares):
+        return sums.value, low, high
+    values = np.union1d(shares, [0.0, 1.0])
+    if len(values) > MOST_VALUES:
         return sums.value, low, high
     mass = np.array([(w * (y == value)).sum(axis=1) for value in values])
     taken = ((mass > 0).sum(axis=0) > 1) | (sums.patients < OTHERS_UNSEEN)

@@ -170,15 +170,19 @@ class Wealth:
 
     def update(self, correct: bool, right: int, asked: int) -> float:
         chance = (self.values - right) / (self.of - asked)
+        if not correct:
+            np.subtract(1, chance, out=chance)
+        np.minimum(np.maximum(chance, 0.0, out=chance), 1.0, out=chance)
         with np.errstate(divide="ignore"):
-            self.log += np.log(np.clip(chance if correct else 1 - chance, 0.0, 1.0))
-        if self.log[0] == -np.inf:
+            self.log += np.log(chance, out=chance)
+        null, others = float(self.log[0]), self.log[1:]
+        if null == -math.inf:
             # K = null is impossible: nothing to divide by, and `Claim` sees what is certain.
             return -math.inf
-        peak = self.log[1:].max()
-        if peak == -np.inf:
+        peak = float(others.max())
+        if peak == -math.inf:
             return -math.inf
-        return float(peak + np.log(np.exp(self.log[1:] - peak).sum()) - self.log[0])
+        return float(peak + np.log(np.exp(others - peak).sum()) - null)
 
 
 @dataclass

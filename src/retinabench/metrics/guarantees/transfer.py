@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+MOST_CELLS = 100_000  # permutations times images that are compared at once
+
+
 @dataclass(frozen=True)
 class Resemblance(Document):
     """The largest Kolmogorov-Smirnov distance of two sets, its permutation p-value, and the verdict at `level`."""
@@ -75,13 +78,16 @@ def resemblance(
     both = np.concatenate([a.reshape(len(a), -1), b.reshape(len(b), -1)]).T
     ranked = [_ranked(values, codes) for values in both]
 
-    def largest(in_a: Bools) -> float:
-        return max(_distance(in_a[ordered], ends) for ordered, ends in ranked)
+    def largest(in_a: Bools) -> Floats:
+        return np.max([_distances(in_a[:, ordered], ends) for ordered, ends in ranked], axis=0)
 
     in_a = np.arange(patients_a + patients_b) < patients_a
     rng = np.random.default_rng([seed, 0x5117])
-    observed = largest(in_a)
-    reached = sum(largest(rng.permutation(in_a)) >= observed - 1e-12 for _ in range(permutations))
+    observed, reached = float(largest(in_a[None])[0]), 0
+    size = max(1, MOST_CELLS // len(codes))
+    for start in range(0, permutations, size):
+        drawn = np.stack([rng.permutation(in_a) for _ in range(min(size, permutations - start))])
+        reached += int((largest(drawn) >= observed - 1e-12).sum())
     return Resemblance(observed, (1 + reached) / (1 + permutations), level, permutations)
 
 
@@ -92,10 +98,11 @@ def _ranked(values: Floats, codes: NDArray[np.intp]) -> tuple[NDArray[np.intp], 
     return codes[order], np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
 
 
-def _distance(in_a: Bools, ends: NDArray[np.intp]) -> float:
-    count_a = np.cumsum(in_a)[ends]
+def _distances(in_a: Bools, ends: NDArray[np.intp]) -> Floats:
+    """(B,) distances of B divisions (B, N) of the images."""
+    count_a = np.cumsum(in_a, axis=1)[:, ends]
     count_b = ends + 1 - count_a
-    return float(np.abs(count_a / count_a[-1] - count_b / count_b[-1]).max())
+    return np.asarray(np.abs(count_a / count_a[:, -1:] - count_b / count_b[:, -1:]).max(axis=1))
 
 
 ROUNDING = 1e-12  # a goal that is met exactly is met, whatever the last digit of a quotient
