@@ -84,13 +84,13 @@ def test_a_camera_on_which_the_model_fails_is_named():
 
 
 def test_no_group_is_named_without_a_difference():
-    """50 studies of three equal groups (seed 100 …): a difference is claimed in at most 5 %; standard error 3.1 points."""
+    """30 studies of three equal groups (seed 100 …): a difference is claimed in at most 5 %; standard error 4 points."""
     claims = 0
-    for seed in range(50):
+    for seed in range(30):
         part = screened(80, seed=100 + seed, site=np.arange(80) % 3)
         found = groups(part, columns=["site"])
         claims += any(found.failing(rate) for rate in ("sensitivity", "specificity"))
-    assert claims / 50 <= 0.05 + 3 * 0.031
+    assert claims / 30 <= 0.05 + 3 * 0.04
 
 
 def test_too_small_to_say():
