@@ -210,20 +210,20 @@ def test_total_failure_in_returning_patients_raises_the_alarm():
 
 
 def test_patients_who_are_misjudged_again_and_again_raise_no_false_alarm():
-    """Every visit repeats the images of the first, at the goal; 30 follow-ups of 40 patients and 30 visits at level 10 %: the
-    standard error of a share of 10 % is 5.5 points. (None of them has an alarm; 30 % where all visits are one sequence.)"""
+    """Every visit repeats the images of the first, at the goal; 20 follow-ups of 30 patients and 30 visits at level 10 %: the
+    standard error of a share of 10 % is 6.7 points. (One of them has an alarm; 9 where all visits are one sequence.)"""
     goals, false, drifted = certified(f"selective_risk={true_risk():.4f}"), 0, 0
-    for study in range(30):
+    for study in range(20):
         rng = np.random.default_rng([8, study])
-        visits = [follow_up(rng, 40, days=20)]
+        visits = [follow_up(rng, 30, days=20)]
         for k in range(1, 30):
             names = np.array([f"{one}-{k}" for one in visits[0].image_id])
             visits.append(replace(visits[0], image_id=names, day=visits[0].day + 21 * k))
         found = monitor(type(visits[0]).together(visits), goals, level=0.1)
         false += found.combined.alarm is not None
         drifted += found.drift.alarm is not None
-    assert false / 30 <= 0.1 + 3 * 0.055
-    assert drifted / 30 <= 0.1 + 3 * 0.055
+    assert false / 20 <= 0.1 + 3 * 0.067
+    assert drifted / 20 <= 0.1 + 3 * 0.067
 
 
 def test_visits_with_more_images_than_the_certificate_covers_are_said():

@@ -72,12 +72,14 @@ def jeffreys(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tu
     """
     k, n = _counts(successes, trials)
     tail = (1 - level) / 2
-    exact_low, exact_high = clopper_pearson(k, n, level)
     with np.errstate(invalid="ignore"):
         # With less than one trial the quantiles can leave out k/n itself.
         low = np.minimum(special.betaincinv(k + 0.5, n - k + 0.5, tail), k / n)
         high = np.maximum(special.betaincinv(k + 0.5, n - k + 0.5, 1 - tail), k / n)
     edge = (k == 0) | (k == n)
+    if not edge.any():
+        return low, high
+    exact_low, exact_high = clopper_pearson(k, n, level)
     return np.where(edge, exact_low, low)[()], np.where(edge, exact_high, high)[()]
 
 
@@ -141,8 +143,10 @@ def binary(values: ArrayLike, name: str) -> Bools:
 
 
 def _counts(successes: ArrayLike, trials: ArrayLike) -> tuple[Floats, Floats]:
-    k, n = np.broadcast_arrays(np.asarray(successes, np.float64), np.asarray(trials, np.float64))
-    if np.any(k < 0) or np.any(k > n):
+    k, n = np.asarray(successes, np.float64), np.asarray(trials, np.float64)
+    if k.shape != n.shape:
+        k, n = np.broadcast_arrays(k, n)
+    if (k < 0).any() or (k > n).any():
         raise InputError("a count of successes lies outside 0 … trials")
     return k, n
 

@@ -106,7 +106,7 @@ def test_the_model_is_found_to_depend_on_exudates_alone(found):
     assert result.reference["images"] == 20 - result.images
 
 
-def test_everything_is_written(found):
+def test_everything_is_written_and_the_page_fits_a_phone(found, browser):
     folder, result, _ = found
     assert json.loads((folder / "occlusion.json").read_text()) == result.to_dict()
     with open(folder / "effects.csv", newline="") as handle:
@@ -118,10 +118,7 @@ def test_everything_is_written(found):
     page = (folder / "index.html").read_text()
     for text in ("Do the lesions drive the referral?", "drawn without", "hard_exudate", "bright spots"):
         assert text in page
-
-
-def test_the_page_fits_a_phone_and_is_accessible(found, browser):
-    check_page(browser, found[0] / "index.html")
+    check_page(browser, folder / "index.html")
 
 
 def test_images_that_the_run_was_trained_on_are_known_by_their_content(tmp_path, monkeypatch):
