@@ -137,35 +137,6 @@ def test_aggregate_over_seeds():
         assert found == pytest.approx([float(x) for x in truth], abs=1e-15)
 
 
-def drawn_line(curves, metric, no_oracle):
-    """The line that the released plot draws (deviations 14 and 15). Long curves are thinned to about 500 points; accuracy loses its last 100
-    drawn points, NLL its last 5 %."""
-    arrays = np.asarray(curves, np.float64)
-    if no_oracle:
-        expert = np.arange(arrays.shape[1]) / arrays.shape[1]
-        arrays = (arrays - expert) / (1 - expert)
-    if arrays.shape[1] > 500:
-        arrays = arrays[:, :: max(2, int(arrays.shape[1] / 500))]
-    x, y = np.arange(arrays.shape[1]) / arrays.shape[1], arrays.mean(axis=0)
-    if metric == "accuracy":
-        return x[:-100], y[:-100]
-    if metric == "nll":
-        cut = int(len(x) * 0.95)
-        return x[:cut], y[:cut]
-    return x, y
-
-
-@pytest.mark.parametrize("kind", ["plain", "oracle"])
-@pytest.mark.parametrize("flag", [True, False])
-@pytest.mark.parametrize("metric", METRICS)
-def test_drawn_lines(metric, flag, kind):
-    z = golden("referral_plot_lines")
-    x, y = drawn_line(z[f"in_{kind}_retention_{metric}_arr"], metric, no_oracle=flag)
-    name = f"out_{kind}_noOracleFlag{flag}_retention_{metric}_arr"
-    np.testing.assert_allclose(x, z[f"{name}_x"], atol=1e-12)
-    np.testing.assert_allclose(y, z[f"{name}_y"], atol=1e-12)
-
-
 def test_a_roc_curve_is_read_at_the_nearest_point():
     curve = Roc(np.array([0, 0.1, 0.5, 1]), np.array([0, 0.6, 0.8, 1.0]), np.array([np.inf, 0.7, 0.5, 0.1]))
     found = published.sensitivity_at_nearest(curve, np.arange(0, 1.02, 0.02))

@@ -170,17 +170,11 @@ class Wealth:
 
     def update(self, correct: bool, right: int, asked: int) -> float:
         chance = (self.values - right) / (self.of - asked)
-        if not correct:
-            np.subtract(1, chance, out=chance)
-        np.minimum(np.maximum(chance, 0.0, out=chance), 1.0, out=chance)
         with np.errstate(divide="ignore"):
-            self.log += np.log(chance, out=chance)
-        null, others = float(self.log[0]), self.log[1:]
-        if null == -math.inf:
-            # K = null is impossible: nothing to divide by, and `Claim` sees what is certain.
-            return -math.inf
-        peak = float(others.max())
-        if peak == -math.inf:
+            self.log += np.log(np.minimum(np.maximum(chance if correct else 1 - chance, 0.0), 1.0))
+        null, others, peak = self.log[0], self.log[1:], self.log[1:].max()
+        if -math.inf in (null, peak):
+            # K = null is impossible: nothing to divide by, and `Claim` sees what is certain; or all others are.
             return -math.inf
         return float(peak + np.log(np.exp(others - peak).sum()) - null)
 

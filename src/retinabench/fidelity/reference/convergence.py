@@ -43,7 +43,12 @@ def rank_rhat(draws: Draws) -> Values:
         rank normalisation, bulk and tail effective sample sizes.
     """
 
-    return _rank_rhat_and_ess(draws)[0]
+    def rhat(x: Values) -> Values:
+        halves = _halves(x)
+        folded = np.abs(halves - np.median(halves, axis=(0, 1)))
+        return np.maximum(_rhat(_normal_scores(halves)), _rhat(_normal_scores(folded)))
+
+    return _blocks(rhat, draws)
 
 
 def ess_mean(draws: Draws) -> Values:
@@ -53,17 +58,7 @@ def ess_mean(draws: Draws) -> Values:
 
 def ess_bulk(draws: Draws) -> Values:
     """Return the effective sample size of the rank-normalised draws: for the centre of the distribution; source: `rank_rhat`."""
-    return _rank_rhat_and_ess(draws)[1]
-
-
-def _rank_rhat_and_ess(draws: Draws) -> tuple[Values, Values]:
-    def both(x: Values) -> Values:
-        halves = _halves(x)
-        folded, scores = np.abs(halves - np.median(halves, axis=(0, 1))), _normal_scores(halves)
-        return np.stack([np.maximum(_rhat(scores), _rhat(_normal_scores(folded))), _ess(scores)], axis=1)
-
-    found = _blocks(both, draws).reshape(-1, 2)  # of no outputs, too
-    return found[:, 0], found[:, 1]
+    return _blocks(lambda x: _ess(_normal_scores(_halves(x))), draws)
 
 
 def ess_tail(draws: Draws) -> Values:
@@ -195,10 +190,7 @@ def diagnose(predictions: NDArray[np.floating]) -> Diagnosis:
     """Return the diagnostics of predictions (T, K, N, O), which may be on disk: they are read in blocks."""
     transitions, chains, *shape = predictions.shape
     draws = predictions.reshape(transitions, chains, -1).transpose(1, 0, 2)
-    rhat, bulk = _rank_rhat_and_ess(draws)
-    return Diagnosis(
-        *(values.reshape(shape) for values in (rhat, split_rhat(draws), bulk, ess_tail(draws), mcse(draws)))
-    )
+    return Diagnosis(*(measure(draws).reshape(shape) for measure in (rank_rhat, split_rhat, ess_bulk, ess_tail, mcse)))
 
 
 @dataclass(frozen=True)
