@@ -166,13 +166,13 @@ def test_many_large_sites_tell_mean_and_spread_and_equal_ones_have_nearly_none()
     [pytest.param(10, 150, 0.82, 0.5, marks=pytest.mark.slow), (8, 50, 0.98, 0.6)],
 )
 def test_the_interval_of_a_new_site_holds_its_rate(count, patients, mean, spread):
-    """95 % nominal; 50 studies know the share to 3.1 points. In the second setting a third of the sites have no error."""
+    """95 % nominal; 40 studies know the share to 3.4 points. In the second setting a third of the sites have no error."""
     rng, held = np.random.default_rng(7), 0
-    for _ in range(50):
+    for _ in range(40):
         rates, new = sites(rng, count, patients, mean, spread)
         found = new_site(rates).new_site
         held += found.low <= new <= found.high
-    assert held / 50 >= 0.95 - 2 * 0.031
+    assert held / 40 >= 0.95 - 2 * 0.034
 
 
 def test_the_gap_is_that_of_the_outermost_intervals():
