@@ -65,17 +65,17 @@ def table(bank, examinee):
 
 @pytest.mark.parametrize("name", STATED)
 def test_accuracies_as_stated(name):
-    bank = make_bank(samples=2000)
+    bank = make_bank(samples=1000)
     probs = table(bank, SYNTHETIC[name](bank, 0))
     right = (probs >= 0.5) == (bank.truth == 1)
-    # Standard error 0.011; whatever the truth.
-    assert right.mean(axis=0) == pytest.approx(STATED[name], abs=4 * 0.0112)
+    # Standard error 0.016; whatever the truth.
+    assert right.mean(axis=0) == pytest.approx(STATED[name], abs=4 * 0.0158)
     positives = right[:, 1][bank.truth[:, 1] == 1]
-    assert positives.mean() == pytest.approx(STATED[name][1], abs=4 * 0.016)
+    assert positives.mean() == pytest.approx(STATED[name][1], abs=4 * 0.022)
     sureness = np.maximum(probs, 1 - probs)
     assert sureness.min() > (0.99 if name == "overconfident" else 0.5)
     if name != "overconfident":
-        assert sureness.mean() == pytest.approx(0.75, abs=0.01)
+        assert sureness.mean() == pytest.approx(0.75, abs=0.015)
 
 
 def test_answers_are_functions_of_the_question():

@@ -126,11 +126,11 @@ def test_the_moments_of_eight_schools_are_those_with_mu_integrated_out(name):
 
 
 def test_the_moments_of_the_logistic_regression_are_those_of_independent_importance_sampling():
-    """Within 5 standard errors of 100,000 draws of another proposal."""
+    """Within 5 standard errors of 40,000 draws of another proposal."""
     known = find_density("logistic-regression")
     found = optimize.minimize(lambda w: -known.log_density(w), np.zeros(11), jac=lambda w: -known.gradient(w))
     law = stats.multivariate_t(found.x, 1.2 * found.hess_inv, df=6, seed=0)
-    w = law.rvs(100_000)
+    w = law.rvs(40_000)
     logs = known.log_density(w) - law.logpdf(w)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
@@ -143,10 +143,10 @@ def test_the_moments_of_the_logistic_regression_are_those_of_independent_importa
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in {"gaussian-correlated", "logistic-regression"}])
 def test_exact_draws_are_called_unbiased(name):
-    """At the level of .1 %, 1,000 independent draws: in at least 95 % of 20 seeds."""
+    """At the level of .1 %, 1,000 independent draws: in at least 9 of 10 seeds."""
     known = find_density(name)
-    found = [moments_of(exact(name, 1000, np.random.default_rng(seed)), known, 1000) for seed in range(20)]
-    assert sum(one.verdict == "unbiased" for one in found) >= 19
+    found = [moments_of(exact(name, 1000, np.random.default_rng(seed)), known, 1000) for seed in range(10)]
+    assert sum(one.verdict == "unbiased" for one in found) >= 9
     assert np.mean([one.ess_per_gradient for one in found]) == pytest.approx(0.85, abs=0.15)
 
 
@@ -171,13 +171,13 @@ def langevin(step, count, *, adjusted, seed=0):
 
 def test_a_step_that_is_too_large_is_called_biased_and_its_correction_is_not():
     known = find_density("gaussian")
-    biased = moments_of(langevin(0.5, 5000, adjusted=False), known, 5000)
+    biased = moments_of(langevin(0.5, 3000, adjusted=False), known, 3000)
     assert biased.verdict == "biased"
     assert biased.mean_bias_of_variance == pytest.approx(0.143, abs=0.03)
     assert re.fullmatch(
         r"z of \d+\.\d on the variance of coordinate \d+ \(bias \+0\.\d+\): the draws are biased", biased.conclusion
     )
-    right = moments_of(langevin(0.15, 5000, adjusted=True), known, 5000)
+    right = moments_of(langevin(0.15, 3000, adjusted=True), known, 3000)
     assert right.verdict != "biased"
 
 

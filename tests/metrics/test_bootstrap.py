@@ -157,7 +157,7 @@ def calls(tmp_path, monkeypatch):
 
 def test_a_second_command_reads_the_same_bits(tmp_path, calls, monkeypatch):
     file = tmp_path / "p.csv"
-    rb.write_predictions(predictions(), file)
+    rb.write_predictions(predictions().select(domain="in_domain"), file)
 
     def scored(*options):
         calls.clear()
@@ -165,19 +165,19 @@ def test_a_second_command_reads_the_same_bits(tmp_path, calls, monkeypatch):
         return json.loads((tmp_path / "s.json").read_text()), len(calls)
 
     first, computed = scored()
-    assert computed == 4
+    assert computed == 1
     assert scored() == (first, 0)
     for path in (tmp_path / "cache").glob("*.npz"):
         path.write_bytes(path.read_bytes()[:-9] + b"damaged!!")
-    assert scored() == (first, 4)
+    assert scored() == (first, 1)
     assert scored() == (first, 0)
     for options in (["--seed", "1"], ["--threshold", ".4"]):
         assert scored(*options)[1] > 0, options
     monkeypatch.setenv(image_sets.VARIABLE, "")
-    assert scored() == (first, 4)
+    assert scored() == (first, 1)
     (tmp_path / "closed").write_text("a file where a folder is needed")
     monkeypatch.setenv(image_sets.VARIABLE, str(tmp_path / "closed"))
-    assert scored() == (first, 4)
+    assert scored() == (first, 1)
 
 
 def test_a_second_report_is_the_same_page_without_the_replicates_of_its_curves(tmp_path, calls, monkeypatch):

@@ -232,16 +232,16 @@ def test_a_large_or_weighted_difference_has_the_normal_tail():
 
 
 def test_the_p_value_holds_its_level():
-    """Two equally good models, 200 data sets: 5 % are rejected; SE of the share 1.5 %."""
+    """Two equally good models, 120 data sets: 5 % are rejected; SE of the share 2 %."""
     names = ("accuracy", "auroc", "nll")
     rejected = dict.fromkeys(names, 0)
-    for seed in range(200):
+    for seed in range(120):
         a, b = models(1000 + seed, patients=60, quality=(1.0, 1.0))
         found = compare(a, b, bootstrap=99, scores=names)["in_domain"]
         for name in names:
             rejected[name] += found[name].p < 0.05
-    assert max(rejected.values()) / 200 <= 0.05 + 3 * 0.015
-    assert min(rejected[name] for name in ("auroc", "nll")) / 200 >= 0.01
+    assert max(rejected.values()) / 120 <= 0.05 + 3 * 0.02
+    assert min(rejected[name] for name in ("auroc", "nll")) / 120 >= 0.01
 
 
 def correlated(rng, scores, images=40):

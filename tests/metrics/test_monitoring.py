@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -61,6 +62,7 @@ def certified(*goals, per="image"):
     return FrozenRule("max_probability", THRESHOLD, goals=tuple(map(Goal.parse, goals)), per=per, most_images=2)
 
 
+@cache
 def true_risk():
     """Error of the retained, from 300,000 patients: standard error 0.0005."""
     many = follow_up(np.random.default_rng(9), 300_000)
@@ -128,21 +130,21 @@ def test_more_days_continue_the_history():
 
 
 def test_alarms_are_rare_at_the_goal_and_come_when_the_risk_doubles():
-    """40 follow-ups of 400 patients at level 10 %: the standard error of a share of 10 % is 4.7 points."""
+    """30 follow-ups of 400 patients at level 10 %: the standard error of a share of 10 % is 5.5 points."""
     goals = certified(f"selective_risk={true_risk():.4f}")
     false = found = drifted = 0
-    for study in range(40):
+    for study in range(30):
         rng = np.random.default_rng([2, study])
         still = monitor(follow_up(rng, 400), goals, level=0.1)
         false += still.combined.alarm is not None
         drifted += still.drift.alarm is not None
-        if study < 15:
+        if study < 10:
             bad = monitor(follow_up(rng, 800, sure_errors=0.15, change=120), goals, level=0.1)
             found += bad.combined.alarm is not None and bad.combined.alarm >= FIRST + 120
             assert bool(bad.broken) == (bad.combined.alarm is not None)
-    assert false / 40 <= 0.1 + 3 * 0.047
-    assert drifted / 40 <= 0.1 + 3 * 0.047
-    assert found >= 13
+    assert false / 30 <= 0.1 + 3 * 0.055
+    assert drifted / 30 <= 0.1 + 3 * 0.055
+    assert found >= 9
 
 
 def independent_eyes(rng, images):
@@ -208,20 +210,20 @@ def test_total_failure_in_returning_patients_raises_the_alarm():
 
 
 def test_patients_who_are_misjudged_again_and_again_raise_no_false_alarm():
-    """Every visit repeats the images of the first, at the goal; 60 follow-ups of 300 patients and 4 visits at level 10 %: the
-    standard error of a share of 10 % is 3.9 points. (Of 120 of them 2 % have an alarm; 12 % where all visits are one sequence.)"""
+    """Every visit repeats the images of the first, at the goal; 20 follow-ups of 30 patients and 30 visits at level 10 %: the
+    standard error of a share of 10 % is 6.7 points. (One of them has an alarm; 9 where all visits are one sequence.)"""
     goals, false, drifted = certified(f"selective_risk={true_risk():.4f}"), 0, 0
-    for study in range(60):
+    for study in range(20):
         rng = np.random.default_rng([8, study])
-        visits = [follow_up(rng, 300)]
-        for k in range(1, 4):
+        visits = [follow_up(rng, 30, days=20)]
+        for k in range(1, 30):
             names = np.array([f"{one}-{k}" for one in visits[0].image_id])
-            visits.append(replace(visits[0], image_id=names, day=visits[0].day + 366 * k))
+            visits.append(replace(visits[0], image_id=names, day=visits[0].day + 21 * k))
         found = monitor(type(visits[0]).together(visits), goals, level=0.1)
         false += found.combined.alarm is not None
         drifted += found.drift.alarm is not None
-    assert false / 60 <= 0.1 + 3 * 0.039
-    assert drifted / 60 <= 0.1 + 3 * 0.039
+    assert false / 20 <= 0.1 + 3 * 0.067
+    assert drifted / 20 <= 0.1 + 3 * 0.067
 
 
 def test_visits_with_more_images_than_the_certificate_covers_are_said():
@@ -283,14 +285,14 @@ def test_a_group_that_fails_is_named_though_the_average_holds():
 
 
 def test_groups_at_the_goal_raise_few_alarms():
-    """40 follow-ups of 400 patients in four groups at level 10 %: the standard error of a share of 10 % is 4.7 points."""
+    """30 follow-ups of 400 patients in four groups at level 10 %: the standard error of a share of 10 % is 5.5 points."""
     goals, false = certified(f"selective_risk={true_risk():.4f}"), 0
-    for study in range(40):
+    for study in range(30):
         images = follow_up(np.random.default_rng([13, study]), 400)
         last = np.array([int(one[-1]) % 4 for one in images.patient])
         found = monitor(replace(images, group=np.char.add("site: ", last.astype(str))), goals, level=0.1)
         false += bool(found.failing) or found.combined.alarm is not None
-    assert false / 40 <= 0.1 + 3 * 0.047
+    assert false / 30 <= 0.1 + 3 * 0.055
 
 
 def test_zones_are_watched_by_the_goals_of_each(tmp_path):

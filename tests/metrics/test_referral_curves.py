@@ -147,7 +147,7 @@ def by_sklearn(metric, y, p, r):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(case=images())
 def test_every_count_equals_sklearn(metric, case):
     y, p, u, w = case

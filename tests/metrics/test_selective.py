@@ -169,17 +169,16 @@ def test_the_index_of_the_vertical_average_is_the_mean_of_the_folds():
 
 def test_the_band_holds_19_of_20_curves_of_random_order_at_each_point():
     random = np.random.default_rng(1)
-    low, high = rejection.random_band(folds_of(random), classification.RC_GRID[1:])
     labelled = folds_of(random)
     low, high = rejection.random_band(labelled, classification.RC_GRID[1:])
     curves = np.array([
         rejection.vertical_accuracy([w.cases.reordered(random.random(len(w.cases))).weighted() for w in labelled], classification.RC_GRID[1:])
-        for _ in range(2000)
+        for _ in range(600)
     ])  # fmt: skip
     inside = ((curves >= low) & (curves <= high)).mean(axis=0)
-    # 2,000 draws: four standard errors of 0.95 are 0.019; counts are whole, of which few remain at 0.9.
-    np.testing.assert_allclose(inside, 0.95, atol=0.03)
-    np.testing.assert_allclose(curves.mean(axis=0), (low + high) / 2, atol=5 * curves.std(axis=0).max() / np.sqrt(2000))
+    # 600 draws: four standard errors of 0.95 are 0.036; counts are whole, of which few remain at 0.9.
+    np.testing.assert_allclose(inside, 0.95, atol=0.04)
+    np.testing.assert_allclose(curves.mean(axis=0), (low + high) / 2, atol=5 * curves.std(axis=0).max() / np.sqrt(600))
 
 
 def test_steadiness_of_known_curves():
@@ -193,8 +192,8 @@ def test_steadiness_of_known_curves():
 
 def test_p_values_of_steadiness_hold_in_random_order_and_see_a_signal():
     random = np.random.default_rng(2)
-    null = np.array([rejection.steadiness(folds_of(random), seed, 199)[2:] for seed in range(400)])
-    # A p-value of a test is at most 0.05 in one of twenty cases; 400 of them: four standard errors are 0.044.
-    assert (null <= 0.05).mean(axis=0).max() < 0.05 + 0.044
-    assert (null <= 0.5).mean(axis=0).max() < 0.5 + 0.1
+    null = np.array([rejection.steadiness(folds_of(random), seed, 199)[2:] for seed in range(200)])
+    # A p-value of a test is at most 0.05 in one of twenty cases; 200 of them: four standard errors are 0.062.
+    assert (null <= 0.05).mean(axis=0).max() < 0.05 + 0.062
+    assert (null <= 0.5).mean(axis=0).max() < 0.5 + 0.14
     assert max(rejection.steadiness(folds_of(random, signal=1.0))[2:]) < 0.01

@@ -63,7 +63,7 @@ def test_weights_that_are_none_are_refused(weight):
         Cases([1, 0, 1], [0.9, 0.2, 0.4]).weighted(weight)
 
 
-def weightings(rng, n, rows=3):
+def weightings(rng, n, rows=2):
     """(rows, n) of every kind: as in a bootstrap, fractional as in the balanced set, and with images left out."""
     drawn = rng.multinomial(n, np.full(n, 1 / n), rows).astype(float)
     kinds = drawn, drawn * rng.choice([1.0, 12.1], n), rng.random((rows, n)) * 3 * (rng.random(n) < 0.9)
@@ -91,7 +91,7 @@ def check_rows(cases, weight):
         np.testing.assert_allclose(values, single, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=6)
 @given(images(most=60), st.integers(0, 2**32), st.sampled_from([0.5, 0.25]))
 def test_many_weightings_at_once_are_one_after_the_other(case, seed, threshold):
     y, p, u, _ = case

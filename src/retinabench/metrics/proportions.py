@@ -77,10 +77,8 @@ def jeffreys(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tu
         low = np.minimum(special.betaincinv(k + 0.5, n - k + 0.5, tail), k / n)
         high = np.maximum(special.betaincinv(k + 0.5, n - k + 0.5, 1 - tail), k / n)
     edge = (k == 0) | (k == n)
-    if edge.any():
-        exact_low, exact_high = clopper_pearson(k, n, level)
-        low, high = np.where(edge, exact_low, low), np.where(edge, exact_high, high)
-    return low[()], high[()]
+    exact = clopper_pearson(k, n, level) if edge.any() else (low, high)
+    return np.where(edge, exact[0], low)[()], np.where(edge, exact[1], high)[()]
 
 
 def clustered_proportion(
@@ -143,8 +141,9 @@ def binary(values: ArrayLike, name: str) -> Bools:
 
 
 def _counts(successes: ArrayLike, trials: ArrayLike) -> tuple[Floats, Floats]:
-    k, n = np.broadcast_arrays(np.asarray(successes, np.float64), np.asarray(trials, np.float64))
-    if np.any(k < 0) or np.any(k > n):
+    k, n = np.asarray(successes, np.float64), np.asarray(trials, np.float64)
+    k, n = (k, n) if k.shape == n.shape else np.broadcast_arrays(k, n)
+    if (k < 0).any() or (k > n).any():
         raise InputError("a count of successes lies outside 0 … trials")
     return k, n
 
@@ -236,9 +235,10 @@ def shares_with_ends(
     y, w = np.broadcast_arrays(np.asarray(success, np.float64), np.asarray(weight, np.float64))
     sums = proportion_sums(y, w, starts, level, variance)
     low, high = proportion_intervals(sums, level, exact=exact)
-    values = np.union1d(np.unique(y[w > 0]), [0.0, 1.0])
-    if variance > 0 or not 2 < len(values) <= MOST_VALUES:
+    shares = np.unique(y[(w > 0) & (y != 0) & (y != 1)])
+    if variance > 0 or not 0 < len(shares) <= MOST_VALUES - 2:
         return sums.value, low, high
+    values = np.array([0.0, *shares, 1.0])
     mass = np.array([(w * (y == value)).sum(axis=1) for value in values])
     taken = ((mass > 0).sum(axis=0) > 1) | (sums.patients < OTHERS_UNSEEN)
     several = taken & (mass[(values > 0) & (values < 1)] > 0).any(axis=0) & np.isfinite(low)

@@ -137,13 +137,13 @@ def test_images_and_names_follow_the_same_order():
 
 
 def test_the_regions_of_drawn_images_add_up_to_them(tmp_path):
-    images = lesion_images.drawn(20, seed=5, population="shifted", mask_size=64)
+    images = lesion_images.drawn(10, seed=5, population="shifted", mask_size=64)
     found = prepare_samples(images, tmp_path, size=32, grid=4, source={})
-    pixels = found.images(np.arange(320))
-    assert pixels.shape == (320, 32, 32, 3)
-    assert np.array_equal(found.truth.reshape(20, 16, 5).any(axis=1), images.truth)
+    pixels = found.images(np.arange(160))
+    assert pixels.shape == (160, 32, 32, 3)
+    assert np.array_equal(found.truth.reshape(10, 16, 5).any(axis=1), images.truth)
     assert 0 < found.truth.mean() < images.truth.mean()  # a region has less than its image
-    lit = pixels.reshape(20, 4, 4, -1).mean(axis=-1)
+    lit = pixels.reshape(10, 4, 4, -1).mean(axis=-1)
     assert (lit[:, 1:3, 1:3].mean(axis=(1, 2)) > lit[:, 0, 0]).all()  # the middle of the disc, not its dark corner
 
 
@@ -161,8 +161,8 @@ def test_every_drawn_lesion_belongs_to_one_concept():
 
 
 def test_the_truth_of_drawn_images_is_what_their_masks_show():
-    images = lesion_images.drawn(60, seed=5, population="shifted", mask_size=128)
-    shown = np.array([images.masks(row).any(axis=(1, 2)) for row in range(60)])
+    images = lesion_images.drawn(30, seed=5, population="shifted", mask_size=128)
+    shown = np.array([images.masks(row).any(axis=(1, 2)) for row in range(30)])
     assert np.array_equal(images.truth, shown)
     assert images.truth.any(axis=0).all()  # new vessels too: the population has every grade
 

@@ -82,17 +82,13 @@ def test_kinds_and_strengths_have_a_mean_and_a_std():
     assert corruption_table(replace(task, evaluator=evaluator_of(ENERGY, regressed(N)))) is None
 
 
-def test_the_page_fits_a_phone_and_is_accessible(boards, tmp_path, browser):
-    found = write_board(make_board(boards), tmp_path)
-    check_page(browser, found)
-
-
-def test_the_page_and_tables_hold_everything_and_escape_it(folder, evaluators, tmp_path):
+def test_the_page_and_tables_hold_everything_escape_it_and_fit_a_phone(folder, evaluators, tmp_path, browser):
     nasty = "<script>alert(1)</script>|x"
     over = submission_meta(FUNDUS, nasty) | {"budget": {"limit": 10, "used": 30.0, "over": True}}
     made = Submission(evaluators["fundus"].reference.probs, about=About(**over))
     write_submission(folder / "n" / "submission.npz", made)
     page = write_board(make_board(score_tasks(find_submissions([folder]), evaluators)[0]), tmp_path / "out")
+    check_page(browser, page)
     html = page.read_text()
     assert "<script" not in without_script(html)
     assert "&lt;script&gt;" in html

@@ -129,14 +129,14 @@ def test_the_costs_of_a_decision():
 
 
 def test_a_lone_copy_of_an_entry_is_told_from_it_in_at_most_a_twentieth_of_boards():
-    """Five entries of three seeds, farther ones more variable, and one more seed of one of them; 200 boards: .05 ± .03."""
+    """Five entries of three seeds, farther ones more variable, and one more seed of one of them; 100 boards: .05 ± .044."""
     random, told = np.random.default_rng(0), 0
     means = np.geomspace(0.01, 0.3, 5)
-    for _ in range(200):
+    for _ in range(100):
         sds, copied = 0.15 * means * np.exp(0.5 * random.normal(size=5)), int(random.integers(5))
         values = [mean + sd * random.normal(size=3) for mean, sd in zip(means, sds, strict=True)]
         values.append(means[copied] + sds[copied] * random.normal(size=1))
         draws = [own.mean() + 1e-5 * random.normal(size=200) for own in values]
         places = resolve([Contest.of(False, values, draws, [[0, 1, 2]] * 5 + [[0]])]).places
         told += places[copied][1] < places[5][0] or places[5][1] < places[copied][0]
-    assert told / 200 <= 0.08
+    assert told / 100 <= 0.09

@@ -188,12 +188,12 @@ def conjugate():
     return lambda n: random.normal(size=(n, 20)) @ root @ x.T
 
 
-# Of a single set of draws the number is uncertain by a third (20 weights), of the median of 60 by 6 %; up to half the reference's own draws.
+# Of a single set of draws the number is uncertain by a third (20 weights), of the median of 40 by 7 %; up to half the reference's own draws.
 @pytest.mark.parametrize("likelihood", ["categorical", "gaussian"])
 def test_n_exact_draws_count_as_n_whatever_the_reference_s_own_error(conjugate, likelihood):
     chains, kept, noise = 4, 250, np.random.default_rng(1)
     found = {count: [] for count in (3, 30, 100, 400)}
-    for _ in range(10):
+    for _ in range(4):
         states = conjugate(chains * kept)
         if likelihood == "categorical":
             probs = two_classes(states)
@@ -206,7 +206,7 @@ def test_n_exact_draws_count_as_n_whatever_the_reference_s_own_error(conjugate, 
             reference = FakeReference(chain_draws=draws, states=kinds, epistemic=states.std(axis=0))
         evaluator = evaluator_of(FUNDUS if likelihood == "categorical" else ENERGY, reference)
         for count, of_count in found.items():
-            for _ in range(6):
+            for _ in range(10):
                 if likelihood == "categorical":
                     values = two_classes(conjugate(count)).mean(axis=0)
                 else:

@@ -84,13 +84,13 @@ def test_a_camera_on_which_the_model_fails_is_named():
 
 
 def test_no_group_is_named_without_a_difference():
-    """50 studies of three equal groups (seed 100 …): a difference is claimed in at most 5 %; standard error 3.1 points."""
+    """30 studies of three equal groups (seed 100 …): a difference is claimed in at most 5 %; standard error 4 points."""
     claims = 0
-    for seed in range(50):
+    for seed in range(30):
         part = screened(80, seed=100 + seed, site=np.arange(80) % 3)
         found = groups(part, columns=["site"])
         claims += any(found.failing(rate) for rate in ("sensitivity", "specificity"))
-    assert claims / 50 <= 0.05 + 3 * 0.031
+    assert claims / 30 <= 0.05 + 3 * 0.04
 
 
 def test_too_small_to_say():
@@ -166,13 +166,13 @@ def test_many_large_sites_tell_mean_and_spread_and_equal_ones_have_nearly_none()
     [pytest.param(10, 150, 0.82, 0.5, marks=pytest.mark.slow), (8, 50, 0.98, 0.6)],
 )
 def test_the_interval_of_a_new_site_holds_its_rate(count, patients, mean, spread):
-    """95 % nominal; 100 studies know the share to 2.2 points. In the second setting a third of the sites have no error."""
+    """95 % nominal; 40 studies know the share to 3.4 points. In the second setting a third of the sites have no error."""
     rng, held = np.random.default_rng(7), 0
-    for _ in range(100):
+    for _ in range(40):
         rates, new = sites(rng, count, patients, mean, spread)
         found = new_site(rates).new_site
         held += found.low <= new <= found.high
-    assert 0.9 <= held / 100 <= 0.99
+    assert held / 40 >= 0.95 - 2 * 0.034
 
 
 def test_the_gap_is_that_of_the_outermost_intervals():

@@ -73,9 +73,9 @@ def test_each_replicate_is_compared_with_its_own_better_default():
 
 def test_a_weak_calibrated_model_has_informative_probabilities():
     """AUROC near .7 with hardly any decision above one half: once headed "Useful." in a third of such studies."""
-    kinds = [judged(rb.score(drawn(0.75, n=600, seed=k), bootstrap=100)) for k in range(20)]
+    kinds = [judged(rb.score(drawn(0.75, n=600, seed=k), bootstrap=100)) for k in range(12)]
     assert kinds.count("useful") <= 1
-    assert kinds.count("informative") >= 15
+    assert kinds.count("informative") >= 9
 
 
 def test_always_positive_one_class_and_no_evidence_show_nothing():

@@ -31,7 +31,7 @@ def test_golden_operating_points(data, golden):
 CASES = st.lists(st.tuples(st.booleans(), st.integers(0, 8)), min_size=1, max_size=40)
 
 
-@given(CASES, st.floats(0, 1))
+@given(CASES, st.floats(0, 1).map(lambda goal: round(goal, 6)))
 @settings(deadline=None)
 def test_the_best_point_by_brute_force(cases, goal):
     y, p = np.array([c[0] for c in cases]), np.array([c[1] / 8 for c in cases])
@@ -111,7 +111,7 @@ def test_rules_equal_brute_force_over_every_distinct_probability(rule):
     y, best = part.label == 1, []
     for t in np.unique(part.prob):
         said = part.prob >= t
-        sens, spec = recall_score(y, said), recall_score(~y, ~said)
+        sens, spec = said[y].mean(), (~said)[~y].mean()
         value = {"youden": sens + spec, "sensitivity=0.85": spec, "specificity=0.9": sens}[rule]
         allowed = {"youden": True, "sensitivity=0.85": sens >= 0.85, "specificity=0.9": spec >= 0.9}[rule]
         best.append((value if allowed else -1, t))

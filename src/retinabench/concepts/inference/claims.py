@@ -171,14 +171,12 @@ class Wealth:
     def update(self, correct: bool, right: int, asked: int) -> float:
         chance = (self.values - right) / (self.of - asked)
         with np.errstate(divide="ignore"):
-            self.log += np.log(np.clip(chance if correct else 1 - chance, 0.0, 1.0))
-        if self.log[0] == -np.inf:
-            # K = null is impossible: nothing to divide by, and `Claim` sees what is certain.
+            self.log += np.log(np.minimum(np.maximum(chance if correct else 1 - chance, 0.0), 1.0))
+        null, others, peak = self.log[0], self.log[1:], self.log[1:].max()
+        if -math.inf in (null, peak):
+            # K = null is impossible: nothing to divide by, and `Claim` sees what is certain; or all others are.
             return -math.inf
-        peak = self.log[1:].max()
-        if peak == -np.inf:
-            return -math.inf
-        return float(peak + np.log(np.exp(self.log[1:] - peak).sum()) - self.log[0])
+        return float(peak + np.log(np.exp(others - peak).sum()) - null)
 
 
 @dataclass

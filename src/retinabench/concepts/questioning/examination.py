@@ -442,12 +442,13 @@ def _ask(
             state.asked[concept, truth] += 1
             state.right[concept, truth] += correct
             state.stale[concept, truth] += 1
+            course.append(course[-1])
             if models[concept].add(bin_of(truth, level)):
                 state.stale[concept, truth] = 0
                 state.uncertainty[concept] = models[concept].uncertainty(reading)
+                course[-1] = float(state.uncertainty.mean())
             for one in state.claims:
                 one.update(concept, truth, correct, number, sample)
-            course.append(float(state.uncertainty.mean()))
             advance(1)
     return stopped, course, record
 

@@ -412,7 +412,7 @@ def draw_curve(reference: Reference, rows: NDArray[np.intp], floor: float, error
     if reference.chain_probs is not None:
         if reference.samples is None:
             return None
-        samples = reference.samples[:, rows].astype(np.float64)
+        samples = reference.samples[:, rows].astype(np.float64, order="C")  # or each of many sums would copy them
         return DrawCurve(_curve(lambda n: _of_probabilities(samples, n, generator)), floor, error)
     if reference.external:
         return None

@@ -74,14 +74,13 @@ def resemblance(
     codes = np.concatenate([codes_a, codes_b + patients_a])
     both = np.concatenate([a.reshape(len(a), -1), b.reshape(len(b), -1)]).T
     ranked = [_ranked(values, codes) for values in both]
-
-    def largest(in_a: Bools) -> float:
-        return max(_distance(in_a[ordered], ends) for ordered, ends in ranked)
-
     in_a = np.arange(patients_a + patients_b) < patients_a
     rng = np.random.default_rng([seed, 0x5117])
-    observed = largest(in_a)
-    reached = sum(largest(rng.permutation(in_a)) >= observed - 1e-12 for _ in range(permutations))
+    observed, reached = float(_largest(in_a[None], ranked)[0]), 0
+    size = max(1, 100_000 // len(codes))  # permutations that are compared at once
+    for start in range(0, permutations, size):
+        drawn = np.stack([rng.permutation(in_a) for _ in range(min(size, permutations - start))])
+        reached += int((_largest(drawn, ranked) >= observed - 1e-12).sum())
     return Resemblance(observed, (1 + reached) / (1 + permutations), level, permutations)
 
 
@@ -92,12 +91,17 @@ def _ranked(values: Floats, codes: NDArray[np.intp]) -> tuple[NDArray[np.intp], 
     return codes[order], np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
 
 
-def _distance(in_a: Bools, ends: NDArray[np.intp]) -> float:
-    count_a = np.cumsum(in_a)[ends]
-    count_b = ends + 1 - count_a
-    return float(np.abs(count_a / count_a[-1] - count_b / count_b[-1]).max())
+def _largest(in_a: Bools, ranked: list[tuple[NDArray[np.intp], NDArray[np.intp]]]) -> Floats:
+    """(B,) largest distance of the values of B divisions (B, P) of the patients."""
+    found = np.zeros(len(in_a))
+    for ordered, ends in ranked:
+        count_a = np.cumsum(in_a[:, ordered], axis=1)[:, ends]
+        count_b = ends + 1 - count_a
+        np.maximum(found, np.abs(count_a / count_a[:, -1:] - count_b / count_b[:, -1:]).max(axis=1), out=found)
+    return found
 
 
+SCHEMA, LEAST_PERMUTATIONS = "retinabench.transfer/3", 199
 ROUNDING = 1e-12  # a goal that is met exactly is met, whatever the last digit of a quotient
 
 
@@ -294,9 +298,6 @@ def failing_groups(
     return tuple(failing)
 
 
-LEAST_PERMUTATIONS = 199
-
-
 @contextmanager
 def of_file(source: str | None) -> Iterator[None]:
     """Let errors about a column, which the images of a file are judged without, name the file."""
@@ -441,9 +442,6 @@ def infinity_as_text(content: Any) -> Any:
     if isinstance(content, (list, tuple)):
         return [infinity_as_text(value) for value in content]
     return str(content) if isinstance(content, float) and not np.isfinite(content) else content
-
-
-SCHEMA = "retinabench.transfer/3"
 
 
 @dataclass(frozen=True)
