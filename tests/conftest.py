@@ -2,6 +2,8 @@
 
 import gc
 import os
+import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,14 @@ os.fsync = lambda descriptor: (
 settings.load_profile("ci")  # the same examples in every run; --hypothesis-profile=default draws new ones
 os.fsync = lambda _: None  # no test cuts the power: waiting for the disk took a fifth of the time
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Give each test the same numbers of the global generators, whatever ran before."""
+    random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 def pytest_collection_finish():
