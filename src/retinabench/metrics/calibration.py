@@ -255,7 +255,7 @@ def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of
     n, patient, counted = len(w.weight), w.cases.patient, bool((w.weight == 1).all())
     patients, shared = int(patient.max()) + 1, any(one.common > 0 for one in forecasts.values())
 
-    def happened_of(number: int) -> list[Floats]:
+    def errors_of(number: int) -> list[float]:
         rng = np.random.default_rng([seed, number])
         own = rng.standard_normal(n, np.float32)
         common = rng.standard_normal(patients, np.float32) if shared else own[:1]
@@ -269,16 +269,9 @@ def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of
                     happened[of] += np.bincount(one.number[part][hit == one.rare], minlength=BINS)
                 else:
                     happened[of][part] = w.weight[part] * hit
-        return [happened[of] if counted else one.sums(happened[of]) for of, one in forecasts.items()]
+        return [one.error(happened[of], counted=counted) for of, one in forecasts.items()]
 
-    def errors_of(numbers: range) -> Floats:
-        of_forecasts = zip(*map(happened_of, numbers), strict=True)
-        found = [
-            one.errors(np.stack(sums), counted) for one, sums in zip(forecasts.values(), of_forecasts, strict=True)
-        ]
-        return np.stack(found, axis=1)
-
-    errors = stacked(errors_of, replicates, n)
+    errors = stacked(lambda numbers: np.array([errors_of(k) for k in numbers]), replicates, n)
     ends = np.quantile(errors, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return {
         of: (float(np.mean(column)), float(low), float(high))
@@ -309,13 +302,10 @@ class _Forecast:
             latent += self.common * common
         return np.asarray(latent < self.cut[part])
 
-    def errors(self, happened: Floats, counted: bool) -> Floats:
-        """(R,) the ECE where so much happens in each bin (R, M), or its opposite where it is `counted` and that is rarer."""
-        observed = self.mass - happened if counted and not self.rare else happened
-        expected = Bins.of_sums(self.mass, self.expected, self.expected)
-        means = np.divide(observed, self.mass, out=np.zeros(observed.shape), where=self.mass > 0)
-        gaps = np.abs(np.where(self.mass > 0, means - expected.forecast, 0.0))
-        return np.array([expected.share @ gap for gap in gaps])
+    def error(self, happened: Floats, *, counted: bool) -> float:
+        """The ECE where this happens: to each image (N,), or `counted` in each bin, or its opposite if that is rarer."""
+        observed = (happened if self.rare else self.mass - happened) if counted else self.sums(happened)
+        return Bins.of_sums(self.mass, self.expected, observed).expected_error()
 
 
 def shared_residual(w: Weighted, of: Of = "positive_class") -> float:

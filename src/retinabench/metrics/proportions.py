@@ -77,10 +77,8 @@ def jeffreys(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tu
         low = np.minimum(special.betaincinv(k + 0.5, n - k + 0.5, tail), k / n)
         high = np.maximum(special.betaincinv(k + 0.5, n - k + 0.5, 1 - tail), k / n)
     edge = (k == 0) | (k == n)
-    if edge.any():
-        exact_low, exact_high = clopper_pearson(k, n, level)
-        low, high = np.where(edge, exact_low, low), np.where(edge, exact_high, high)
-    return low[()], high[()]
+    exact_low, exact_high = clopper_pearson(k, n, level) if edge.any() else (low, high)
+    return np.where(edge, exact_low, low)[()], np.where(edge, exact_high, high)[()]
 
 
 def clustered_proportion(

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -263,7 +262,6 @@ def _as_named(names: Sequence[str], wanted: Mapping[str, str], file: str | None)
     return dict(wanted)
 
 
-@lru_cache(maxsize=2**15)  # each of thousands of samples is compared with every known column
 def squash(name: str) -> str:
     """Return a name without case, blanks, points, hyphens and underscores."""
     return re.sub(r"[\s_.\-]+", "", name).casefold()

@@ -598,24 +598,14 @@ def _without_words(column: pa.Array) -> pa.Array:
 
 
 def not_a_number(source: str | Path | None, name: str, column: pa.Array) -> InputError:
-    for start in range(0, len(column), BLOCK):
-        values = column.slice(start, BLOCK)
-        if _are_numbers(values[0]) and _are_numbers(values):
-            continue
-        for row, value in enumerate(values, start=start + 1):
-            if not _are_numbers(value):
-                text = str(value.as_py())
-                problem, hint = f"is '{text[:40]}', not a number", _number_instead(name, text)
-                return InputError(problem, file=source, row=row, column=name, hint=hint)
+    for row, value in enumerate(column, start=1):
+        try:
+            value.cast(pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            text = str(value.as_py())
+            problem, hint = f"is '{text[:40]}', not a number", _number_instead(name, text)
+            return InputError(problem, file=source, row=row, column=name, hint=hint)
     return InputError(f"has type {column.type}, needed are numbers", file=source, column=name)
-
-
-def _are_numbers(values: pa.Array | pa.Scalar) -> bool:
-    try:
-        values.cast(pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return False
-    return True
 
 
 def _number_instead(name: str, text: str) -> str | None:
