@@ -202,9 +202,7 @@ def proportion_intervals(sums: Sums, level: float = 0.95, *, exact: bool = False
     known = sums.patients > 1
     inner = known & (p > 0) & (p < 1)
     perfect = np.full(len(p), np.nan)
-    perfect[known] = special.betaincinv(
-        sums.copies[known], 1.0, (1 - level) / 2
-    )  # the end of `clopper_pearson` at k = n
+    perfect[known] = special.betaincinv(sums.copies[known], 1.0, (1 - level) / 2)  # as `clopper_pearson` at k = n
     n = sums.effective[inner]
     found = (clopper_pearson if exact else jeffreys)(p[inner] * n, n, level)
     low[inner] = np.minimum(np.minimum(p[inner], perfect[inner]), found[0])
