@@ -29,8 +29,6 @@ WORDS = ["optimizer.epochs=3", "optimizer.batch_size=24", "optimizer.lr=0.05", "
 
 LENET = ["model.name=lenet", *WORDS]
 BATCH_NORM = ["model.name=resnet18", "model.width=4", "model.stem=small", *WORDS]
-
-
 DRIFTING = """
 import sys
 import torch

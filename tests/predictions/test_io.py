@@ -53,8 +53,6 @@ def test_a_run_folder_stands_for_its_predictions(tmp_path):
 
 
 FORMATS = ("parquet", "csv", "npz")
-
-
 COLUMNS = ("image_id", "label", "probs", *columns.OPTIONAL)
 
 

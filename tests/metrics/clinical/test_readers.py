@@ -70,8 +70,6 @@ RATINGS = """
 """
 RATED = np.array([list(map(int, row)) for row in RATINGS.split()])
 DISEASED = np.arange(114) >= 69
-
-
 RIGHT = (RATED[:, DISEASED] >= 3).astype(float)
 
 
