@@ -234,7 +234,8 @@ def _chain(
     chain = _Chain(prior, counted, state, size, generator, budget, counted, variance, scale, variance)
     updates = updates_of(prior.parameters, budget)
     counted.trace = [] if updates else None
-    kept, told = list[Tensor](), 0
+    kept: list[Tensor] = []
+    told = 0
     while counted.used < budget:
         adapting = chain.adapting
         acceptance = transition(chain, budget - counted.used)

@@ -70,7 +70,8 @@ def net_benefit(
     t = np.atleast_1d(np.asarray(thresholds, np.float64))
     sent = np.zeros(len(y), bool) if referred is None else binary(referred, "referred")
     w = np.ones(len(y)) if weight is None else weight
-    n, odds, (s, specificity) = w.sum(), t / (1 - t), reader
+    n, odds = w.sum(), t / (1 - t)
+    s, specificity = reader
     tp = _at_least(p, w * (y & ~sent), t) + s * (w @ (y & sent))
     fp = _at_least(p, w * (~y & ~sent), t) + (1 - specificity) * (w @ (~y & sent))
     model = (tp - odds * fp) / n - referral_cost * (w @ sent) / n
@@ -81,7 +82,7 @@ def net_benefit(
     codes, _ = cluster_codes(cluster)
     read = np.where(y, reader[0], 1 - reader[1])
     parts = 3 if referral_cost > 0 and sent.any() else 2
-    size, rows = max(1, 2**17 // len(y)), []  # so many thresholds at once
+    size, rows = max(1, 2**17 // len(y)), []  # thresholds at a time
     for k in range(0, len(t), size):
         price, called = odds[k : k + size, None], np.where(sent, read, p >= t[k : k + size, None])
         one, paid, also = np.ones_like(price), np.full_like(price, -referral_cost), np.broadcast_to(sent, called.shape)

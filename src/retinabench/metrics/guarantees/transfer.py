@@ -101,7 +101,8 @@ def _largest(in_a: Bools, ranked: list[tuple[NDArray[np.intp], NDArray[np.intp]]
     return found
 
 
-SCHEMA, LEAST_PERMUTATIONS = "retinabench.transfer/3", 199
+SCHEMA = "retinabench.transfer/3"
+LEAST_PERMUTATIONS = 199
 ROUNDING = 1e-12  # a goal that is met exactly is met, whatever the last digit of a quotient
 
 
