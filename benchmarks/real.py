@@ -314,7 +314,7 @@ class TailRuns(ImageRuns):
     outputs: NDArray[np.generic]
 
     def training(self, run: Run, resources: Resources) -> Training[Predictions]:
-        task, source = divided(self.task, run), Maps(self.outputs, self.task.targets)
+        task, source = divided(self.task, run), Maps(self.outputs, self.task.data.label)
         splits, size = task.splits, run.optimizer.batch_size
         batches = Batches(source, splits["train"], splits["validation"], size, run.seed)
         network = Tail(build_model(run.model, run.seed))
@@ -403,7 +403,7 @@ def curve(out: Path, options: argparse.Namespace) -> None:
     runs = list(cross_validations("real/frozen", out / "data", plain, count, options))
     print_head("A head by its training images", "training images | AUROC | NLL")
     for count in (50, 100, 200, 400):
-        cases = [Cases(task.targets, cross_validated(task, run, count, out / "curve")) for _, _, run in runs]
+        cases = [Cases(task.data.label, cross_validated(task, run, count, out / "curve")) for _, _, run in runs]
         cells = []
         for name in ("auroc", "nll"):
             drawn = [np.mean([SCORES[name](one.weighted()) for one in cases])]
