@@ -490,7 +490,7 @@ def stacked(
 
 
 def cluster_codes(cluster: ArrayLike) -> tuple[NDArray[np.intp], int]:
-    """Number the clusters by their sorted ids: (N,) codes in 0 … G-1 and G. A missing id (NaN or None) is refused: it is no patient."""
+    """Number the clusters by their sorted ids: (N,) codes in 0 … G-1 and G. A missing id (NaN or None) is refused, because it names nobody."""
     ids = np.asarray(cluster)
     if ids.ndim != 1 or ids.size == 0:
         raise InputError(f"the cluster ids have shape {ids.shape}, needed is (N,) with N >= 1")

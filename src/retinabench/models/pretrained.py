@@ -128,7 +128,7 @@ def _at_positions_of(trunk: nn.Module, state: State) -> State:
 
 
 def load_pretrained(network: nn.Module, config: ModelConfig) -> str:
-    """Put the weights that `config.weights` names into the trunk of a network, in place; return what became of the checkpoint's tensors."""
+    """Put the weights that `config.weights` names into the trunk of a network, in place; return how many were loaded, and which were not used."""
     trunk: nn.Module = network.backbone if isinstance(network, TimmNetwork) else network
     source, state = _weights(config)
     state = _at_positions_of(trunk, named_as(trunk, state))

@@ -174,7 +174,7 @@ class Wealth:
             self.log += np.log(np.minimum(np.maximum(chance if correct else 1 - chance, 0.0), 1.0))
         null, others, peak = self.log[0], self.log[1:], self.log[1:].max()
         if -math.inf in (null, peak):
-            # K = null is impossible: nothing to divide by, and `Claim` sees what is certain; or all others are.
+            # K = null or every other K is impossible: `Claim` sees what is certain.
             return -math.inf
         return float(peak + np.log(np.exp(others - peak).sum()) - null)
 
