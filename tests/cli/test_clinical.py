@@ -214,6 +214,45 @@ def test_no_alarm_is_0_and_an_alarm_is_4(folder, capsys):
     assert content["drift"]["reference_patients"] == 200
 
 
+def test_labels_of_the_uncertain_images_alone_judge_nothing(folder, capsys):
+    """Nothing is wrong with this follow-up, but the answered images that have a label are the least certain ones."""
+    read = changed(folder, "holds", lambda row: {"label": row["label"] if 0.12 < float(row["prob"]) < 0.88 else ""})
+    assert watch(folder, read, "--out", folder / "page") == 3
+    said = capsys.readouterr().out
+    assert said.startswith("The labels cannot judge the certificate, because they were given to the more \nuncertain")
+    assert "Give the labels of a random sample of all images" in said.replace("\n", "")
+    assert "The labels cannot judge" in (folder / "page/index.html").read_text()
+    half = changed(folder, "holds", lambda row: {"label": row["label"] * (int(row["image_id"][-2:], 36) % 3 > 0)})
+    assert watch(folder, half) == 0
+    assert capsys.readouterr().out.startswith("No alarm")
+
+
+NPV = "--goal", "npv=.8"
+
+
+@pytest.mark.parametrize("unread", [True, False])
+def test_labels_that_are_the_calls_of_the_model_are_named(tmp_path, unread, capsys):
+    """2,000 patients with two eyes, whose labels are drawn from the model's probabilities, or from them only between .1 and .9."""
+    rng = np.random.default_rng(8)
+    patient = np.repeat(np.arange(2000), 2)
+    prob = 1 / (1 + np.exp(-rng.normal(-1.5, 1.6, 2000)[patient] - rng.normal(0, 0.5, 4000)))
+    label = rng.random(4000) < prob
+    label = np.where(np.abs(prob - 0.5) > 0.4, prob > 0.5, label) if unread else label
+    split = np.where(patient < 1000, "validation", "test")
+    names = np.char.mod("p%d", patient)
+    table = rb.Predictions(np.char.mod("i%d", np.arange(4000)), label.astype(int), prob, patient_id=names, split=split)
+    rb.write_predictions(table, file := tmp_path / "p.csv")
+    for words in (
+        ["score", "--bootstrap", "0"],
+        ["clinic"],
+        ["transfer", "--goal", ".1"],
+        ["transfer", "--zones", *NPV],
+    ):
+        assert run([words[0], str(file), *words[1:], "-q"]) == 0
+        said = capsys.readouterr().err
+        assert said.count("surest images are the model's own calls") == unread * (1 + (words[0] == "transfer"))
+
+
 def test_disease_missed_at_second_visits_is_no_longer_no_alarm(folder, capsys):
     """The patients of the first year return, and the model calls all of them healthy."""
     first = follow_up(np.random.default_rng(2), 400)

@@ -188,13 +188,40 @@ def test_intervals_of_the_line_by_hand():
     design = np.column_stack([np.ones(120), logit(p)])
     mean = expit(design @ [line.intercept, line.slope])
     curvature = design.T @ (design * (mean * (1 - mean))[:, None])
-    scores = np.array([(design * (y - mean)[:, None])[patient == k].sum(axis=0) for k in range(60)])
-    covariance = np.linalg.inv(curvature) @ (60 / 59 * scores.T @ scores) @ np.linalg.inv(curvature)
+    bread, scores = np.linalg.inv(curvature), []
+    for k in range(60):  # residuals over 1 less the patient's part of the hat matrix (Mancl and DeRouen 2001)
+        own, of = design[patient == k], patient == k
+        hat = (mean * (1 - mean))[of][:, None] * own @ bread @ own.T
+        scores.append(own.T @ np.linalg.inv(np.eye(2) - hat) @ (y - mean)[of])
+    variance = np.diag(bread @ np.transpose(scores) @ scores @ bread)
     wrong = len(set(patient[(p > 0.5) != y]))
     assert wrong < min(len(set(patient[y])), len(set(patient[~y])))
-    half = stats.t.ppf(0.975, wrong - 1) * np.sqrt(np.diag(covariance))
-    for name, value, width in zip(("intercept", "slope"), (line.intercept, line.slope), half, strict=True):
-        assert (found[name].low, found[name].high) == pytest.approx((value - width, value + width), rel=1e-6)
+    t = stats.t.ppf(0.975, wrong - 1)
+    turned = [2 * bread[1] @ row * (1 - label - one) for row, label, one in zip(design, y, mean, strict=True)]
+    assert found["intercept"].low == pytest.approx(line.intercept - t * variance[0] ** 0.5, rel=1e-6)
+    assert found["slope"].high == pytest.approx(line.slope + t * variance[1] ** 0.5, rel=1e-6)
+    lower, wider = np.mean(turned) / 2, variance[1] + np.mean(np.square(turned)) / 2
+    assert found["slope"].low == pytest.approx(line.slope + lower - t * wider**0.5, rel=1e-6)
+
+
+def test_the_slope_is_covered_though_a_study_may_lack_the_sure_errors():
+    """An overconfident model, and 3 % of the patients with a label that contradicts it: 300 studies of 100 patients, seed 3.
+
+    Three standard errors below 95 % are 91 %; sandwich and Student's t alone held in 79 %.
+    """
+    rng = np.random.default_rng(3)
+
+    def drawn(patients):
+        z = 9 * np.repeat(rng.normal(-0.7, 1.2, patients), 2)
+        label = (z > 0) ^ np.repeat(rng.random(patients) < 0.03, 2)
+        p = expit(z + np.repeat(rng.normal(0, 2.5, patients), 2) + rng.normal(0, 1.5, 2 * patients))
+        return Cases(label, p, patient=np.repeat(np.arange(patients), 2)).weighted()
+
+    truth = calibration_line_of(drawn(100_000)).slope
+    found = [line_intervals_of(drawn(100))["slope"] for _ in range(300)]
+    known = [one for one in found if np.isfinite(one.low)]
+    assert len(known) > 280
+    assert np.mean([one.low <= truth <= one.high for one in known]) > 0.91
 
 
 def test_prior_correction_undoes_class_weights():

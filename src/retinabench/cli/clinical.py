@@ -359,7 +359,10 @@ def monitor(
     quiet: cli.Silent = False,
     reader: cli.FileReader = cli.PLAIN,
 ) -> cli.ExitCode:
-    """Watch whether a certificate still holds on new patients: drift without labels, risk with them."""
+    """Watch whether a certificate still holds on new patients: drift without labels, risk with them.
+
+    Exit code 4: an alarm; 3: the labels cannot judge the certificate, because they depend on how sure the model is.
+    """
     from retinabench.metrics.actions import read_rule
     from retinabench.metrics.monitoring import monitor as watch
     from retinabench.predictions.table import notes_of_files
@@ -383,7 +386,8 @@ def monitor(
     if out is not None:
         write_json(out / "monitor.json", result.to_dict() | about)
         cli.print_path(write_page(result, out), json)
-    return cli.ExitCode.REFUTED if result.alarm else cli.ExitCode.DONE
+    refused = cli.ExitCode.REFUSED if result.selection else cli.ExitCode.DONE
+    return cli.ExitCode.REFUTED if result.alarm else refused
 
 
 def status(

@@ -363,7 +363,7 @@ class ExitCode(IntEnum):
     DONE = 0
     FAILED = 1  # the work failed on correct input
     WRONG_INPUT = 2  # a file or an option is wrong
-    REFUSED = 3  # the data do not support the certificate that was asked for
+    REFUSED = 3  # the data do not support the certificate that was asked for, or cannot judge it
     REFUTED = 4  # a certificate is refuted by the labels of newer images, or its monitor raises an alarm
     INTERRUPTED = 130  # Ctrl-C
 

@@ -10,7 +10,8 @@ A calibration error of finitely many images is above 0 even for a perfectly cali
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -21,7 +22,7 @@ from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
-from retinabench.metrics.intervals import FEWEST_ERRORS, FEWEST_WRONG, patients_of, scaled_interval
+from retinabench.metrics.intervals import FEWEST_ERRORS, FEWEST_WRONG, HALF, patients_of, scaled_interval
 from retinabench.metrics.proportions import Interval, binary, clustered_proportion
 from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Weighted, cluster_codes, stacked
 
@@ -32,6 +33,7 @@ ERROR_DRAWS, STEPS = 2000, 120
 LEVEL = 0.95  # of the null bands
 BLOCK = 2**16  # Images that are drawn at once, so that what is made of them stays in the cache.
 ROUNDS, TOLERANCE = 100, 1e-12
+UNREAD = 20  # errors that are expected among images whose labels look like the model's calls, and none is there
 
 
 @dataclass(frozen=True)
@@ -366,11 +368,11 @@ def _logits(w: Weighted) -> tuple[Floats, Floats]:
 def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, Interval]:
     """Return the calibration line with its intervals, clustered by patient, by the fields of `CalibrationLine`.
 
-    The standard errors of the fits are sandwiches A^-1 G/(G-1) sum_g s_g s_g' A^-1 with the scores s_g of the G patients and
-    the curvature A of the likelihood, with Student's t of one degree of freedom less than the rarer class has patients, or than
-    patients have an image on the wrong side of one half, if these are fewer: where the classes are nearly parted, few images decide
-    the fits, and below 5 such patients they have no interval. The ratio of observed to expected has the linearised error of a
-    ratio, on the logarithmic scale.
+    The standard errors of the fits are sandwiches (`logistic_covariance`), with Student's t of one degree of freedom less than the rarer class has patients, or
+    than patients have an image on the wrong side of one half, if these are fewer: where the classes are nearly parted, few images decide the fits, and below 5
+    such patients they have no interval. The lower end of the slope reckons with half a patient more whose labels are turned, as those of the losses do
+    (`loss_interval`): a few sure errors lower the slope, and a study may have none of them. The ratio of observed to expected has the linearised error of a ratio, on the
+    logarithmic scale.
 
     References:
         Liang and Zeger, Longitudinal data analysis using generalized linear models, Biometrika 73:13 (1986).
@@ -378,7 +380,8 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, Interval]:
     line, cases = w.derived(calibration_line_of), w.cases
     x, one = _logits(w)
     patients = patients_of(w)
-    errors = _sandwich(w, np.column_stack([one, x]), np.array([line.intercept, line.slope]), 0 * x)
+    design, fit = np.column_stack([one, x]), np.array([line.intercept, line.slope])
+    errors = _sandwich(w, design, fit, 0 * x)
     errors = np.append(errors, _sandwich(w, one, np.array([line.in_the_large]), x))
     residual = np.bincount(cases.patient, w.weight * (cases.label - line.observed_over_expected * cases.prob))
     ratio = np.sqrt(patients / max(patients - 1, 1) * float(residual @ residual))
@@ -387,10 +390,17 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, Interval]:
     wrong = len(np.unique(cases.patient[(w.weight > 0) & ((cases.prob > 0.5) != cases.label)]))
     of_fits = min(degrees, wrong - 1) if wrong >= FEWEST_ERRORS else 0
     limits = [((-np.inf, np.inf), of_fits)] * 3 + [((0.0, np.inf), degrees)]
-    return {
+    found = {
         name: Interval(value, *scaled_interval(value, float(error), bounds, free, level))
         for (name, value), error, (bounds, free) in zip(vars(line).items(), [*errors, ratio], limits, strict=True)
     }
+    if math.isfinite(found["slope"].low):
+        mean, curvature = logistic_curvature(w, design, fit, 0.0)
+        turned = design @ np.linalg.pinv(curvature)[1] * (1 - cases.label - mean) * (float(w.total) / patients)
+        lower, wider = HALF * float(w.mean(turned)), math.hypot(errors[1], math.sqrt(HALF * float(w.mean(turned**2))))
+        low, _ = scaled_interval(line.slope + min(lower, 0.0), wider, (-np.inf, np.inf), of_fits, level)
+        found["slope"] = replace(found["slope"], low=low)
+    return found
 
 
 def _sandwich(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floats:
@@ -401,13 +411,23 @@ def _sandwich(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floa
 
 
 def logistic_covariance(w: Weighted, design: Floats, beta: Floats, offset: Floats) -> Floats:
-    """(K, K) sandwich covariance of the coefficients of a logistic fit, clustered by patient."""
-    patients = patients_of(w)
+    """(K, K) sandwich covariance of the coefficients of a logistic fit, clustered by patient.
+
+    The scores of each patient are those about the fit without this patient, to first order: s_g becomes (1 - A_g A^-1)^-1 s_g, with the curvatures A_g of the
+    patient and A of all. Else a patient who draws the fit toward himself would look as if he varied little.
+
+    References:
+        Mancl and DeRouen, A covariance estimator for GEE with improved small-sample properties, Biometrics 57:126 (2001).
+    """
     mean, curvature = logistic_curvature(w, design, beta, offset)
     scores = design * (w.weight * (w.cases.label - mean))[:, None]
-    by_patient = np.stack([np.bincount(w.cases.patient, column) for column in scores.T], axis=1)
+    weight, patient, terms = w.weight * mean * (1 - mean), w.cases.patient, range(design.shape[1])
+    own = np.stack([[np.bincount(patient, weight * design[:, i] * design[:, j]) for i in terms] for j in terms])
+    by_patient = np.stack([np.bincount(patient, column) for column in scores.T], axis=1)
     bread = np.linalg.pinv(curvature)
-    return np.asarray(patients / (patients - 1) * bread @ by_patient.T @ by_patient @ bread, np.float64)
+    left = np.eye(len(terms)) - own.transpose(2, 0, 1) @ bread
+    without = (np.linalg.pinv(left) @ by_patient[:, :, None])[:, :, 0]
+    return np.asarray(bread @ without.T @ without @ bread, np.float64)
 
 
 def logistic_curvature(w: Weighted, design: Floats, beta: Floats, offset: Floats | float) -> tuple[Floats, Floats]:
@@ -446,6 +466,40 @@ def logistic_fit(w: Weighted, design: Floats, offset: Floats | float) -> tuple[f
         if np.abs(scale * step).max() < TOLERANCE * max(1.0, np.abs(beta).max()):
             return tuple(float(b) for b in beta)
     return undefined
+
+
+def unread_notes(
+    images: str, label: ArrayLike, prob: ArrayLike, uncertainty: ArrayLike, patient: ArrayLike, threshold: float = 0.5
+) -> list[str]:
+    """Return a note if the labels of the surest images look like the model's calls, as if nobody had read these images; or none.
+
+    Of the images that are called referable, and of the others, the surest are those surer than every error. The logistic line of P(wrong) on the model's own
+    log odds of being wrong, fitted to the rest, expects errors among them, at its value less two standard errors (clustered by patient) and at most one half.
+    At least `UNREAD` and a tenth of the errors that are there must be lacking: models whose probabilities are flat or steep lacked at most 10 in simulations.
+    """
+    cases, unread, lacking = Cases(label, prob, uncertainty, patient=np.asarray(patient), threshold=threshold), 0, 0.0
+    for called in (False, True):
+        side = cases.called == called
+        wrong, values, of = cases.error[side], cases.uncertainty[side], cases.patient[side]
+        if not UNREAD <= np.count_nonzero(wrong) < len(wrong) or not (sure := values < values[wrong].min()).any():
+            continue
+        chance = np.clip(1 - cases.prob[side] if called else cases.prob[side], EPS, 1 - EPS)
+        seen = Cases(wrong[~sure], chance[~sure], values[~sure], patient=of[~sure]).weighted()
+        x, one = _logits(seen)
+        line = np.array(logistic_fit(seen, design := np.column_stack([one, x]), 0.0))
+        if not line[1] > 0 or patients_of(seen) < 2:
+            continue
+        far = np.column_stack([np.ones(np.count_nonzero(sure)), logit(chance[sure])])
+        error = np.sqrt(np.sum(far @ logistic_covariance(seen, design, line, 0 * x) * far, axis=1))
+        expected = float(np.minimum(expit(far @ line - 2 * error), 0.5).sum())
+        if expected >= max(UNREAD, np.count_nonzero(wrong) / 10):
+            unread, lacking = unread + len(far), lacking + expected
+    if not unread:
+        return []
+    return [
+        f"WARNING: {images}: the labels of the {unread:,} surest images are the model's own calls without an exception, where at least "
+        f"{lacking:.0f} errors are expected. If nobody has read these images, every result is too good: have a random sample of them read"
+    ]
 
 
 def correct_prior(prob: ArrayLike, positive_weight: float) -> Floats:

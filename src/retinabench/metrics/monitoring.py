@@ -6,7 +6,8 @@ Three things are watched, visit after visit (`follow_up`):
   (`follow_up`) by x = (num - a den) / (a m), where m bounds den: 1 per image of a random patient, the largest number of images of a
   validation patient per image (a patient with more counts as so many). While E[num] <= a E[den] holds at all times, the alarm is ever raised with probability at most
   `level`. Several risks are watched together by the mean of their wealths; one that reaches (number of risks) / level by itself is
-  named. A visit without labels changes nothing; which patients have labels must not depend on whether the model is wrong.
+  named. A visit without labels changes nothing; which patients have labels must not depend on whether the model is wrong. Where the labelled images
+  are the uncertain ones (`selection`), the labels say nothing of the certificate: no alarm counts, and no lack of one.
 * **Drift**, without labels: conformal p-values of the probability and the uncertainty of an image of each visit among those of the validation
   patients, which the certificate holds, and all earlier visits of the same number. While patients are exchangeable it is raised with probability at most `level`.
   It sees changes of these distributions and no others: errors of which the model is sure leave no trace in them.
@@ -43,6 +44,7 @@ from retinabench.core.results import (
     vars_of,
 )
 from retinabench.metrics.actions import HINT, FrozenRule, read_rule
+from retinabench.metrics.calibration import unread_notes
 from retinabench.metrics.decisions import patient_uncertainty, significant, worst_images
 from retinabench.metrics.follow_up import (
     Visits,
@@ -73,6 +75,10 @@ RESULT_SCHEMA = "retinabench.monitor/2"
 SENSITIVITY = Goal("sensitivity", 0.5)  # its value is shown whatever the goals are; none is set here
 DRIFT = ("prob", "uncertainty")  # what is watched for drift
 LEVEL = 0.05
+SELECTED, UNLIKE = (
+    5.0,
+    0.1,
+)  # standard errors, and distance from 1/2, of the chance that a labelled image has the larger value
 
 
 def by_visit(images: Watched, rule: FrozenRule, visits: Visits) -> Watched:
@@ -179,6 +185,9 @@ class Monitoring(Tabular):
     reference: int
     unit: str
     windows: tuple[Window, ...]
+    selection: Mapping[
+        str, float
+    ]  # prob, uncertainty -> chance that a labelled image has the larger value, where labels depend on it
     notes: tuple[str, ...]
 
     @property
@@ -195,7 +204,7 @@ class Monitoring(Tabular):
 
     @property
     def latest(self) -> Mapping[str, tuple[Window, Interval]]:
-        every = ((one, *risk) for one in self.windows for risk in one.risks.items())
+        every = ((one, *risk) for one in self.windows for risk in one.risks.items() if not self.selection)
         return {name: (one, value) for one, name, value in every if math.isfinite(value.value)}
 
     @property
@@ -304,20 +313,28 @@ def watch(
             "label a sample of them (`retinabench plan` says how many)"
         )
     visits = Visits.of(images)
+    known = images.labelled
+    codes = np.unique(images.patient[known], return_inverse=True)[1]
+    seen = images.label[known], images.prob[known], images.uncertainty[known], codes
+    notes += unread_notes("follow-up", *seen, certified.decision.value) if known.any() else []
+    chosen = selection(images, certified, visits)
     rows, of = images, visits
     if certified.per == "patient":
         rows, of = by_visit(images, certified, visits), replace(visits, of_image=np.arange(len(visits.day)))
     judged = [(goal, *goal_sums(certified, goal, rows)) for goal in certified.goals]
     bets = [_increments(certified, *one, rows, of) for one in judged]
     informative = [of.sums(den) > 0 for _, _, den in judged]
+    counts = [goal.spec.of_referred or not chosen for goal in certified.goals]  # other bets would be on who has a label
+    bets = [x if one else np.zeros_like(x) for x, one in zip(bets, counts, strict=True)]
+    informative = [some & one for some, one in zip(informative, counts, strict=True)]
     names = [str(name) for name in np.unique(images.group) if name]
     needed = (2 if names else 1) / level  # half of the level is for the groups
     groups = []
     for name in names:
         here = rows.group == name
-        for goal, num, den in judged:
-            x = _increments(certified, goal, num & here, den & here, rows, of)
-            some = of.sums(den & here) > 0
+        for (goal, num, den), one in zip(judged, counts, strict=True):
+            x = _increments(certified, goal, num & here & one, den & here & one, rows, of)
+            some = of.sums(den & here & one) > 0
             groups.append(
                 _evidence(f"{name}: {goal}", visits, _path(visits, x), len(names) * len(bets) * needed, some, x)
             )
@@ -337,8 +354,37 @@ def watch(
     windows = _windows(images, rows, certified, judged)
     return Monitoring(
         certified, level, len(images), len(np.unique(images.patient)), int(images.labelled.sum()), left_out, risks,
-        combined, tuple(groups), drift, len(before.get("prob", ())), *windows, tuple(notes),
+        combined, tuple(groups), drift, len(before.get("prob", ())), *windows, chosen, tuple(notes),
     )  # fmt: skip
+
+
+def selection(images: Watched, certified: FrozenRule, visits: Visits) -> dict[str, float]:
+    """Return of `DRIFT` what the labelled images have otherwise than those without a label: name -> chance that a labelled image has the larger value.
+
+    Of images that the expert does not read, if no goal is of others, one of each visit is compared with those of the same window and group (van
+    Elteren's stratified rank test), since labels of the latest images are still to come.
+
+    References:
+        van Elteren, On the combination of independent two-sample tests of Wilcoxon, Bull. Int. Stat. Inst. 37:351 (1960).
+    """
+    goals = [goal.spec for goal in certified.goals if not goal.spec.of_referred]
+    rows = np.flatnonzero(~read_by_expert(certified, images) | (not all(spec.den_retained for spec in goals)))
+    rows = rows[one_image_each(images.image_id[rows], visits.of_image[rows])]
+    strata = np.unique(np.char.add(np.char.mod("%d ", windows(images.day)[1]), images.group), return_inverse=True)[1]
+    found = {}
+    for name in DRIFT if goals else ():
+        excess = variance = above = pairs = 0.0
+        for one in np.unique(strata[rows]):
+            of = rows[strata[rows] == one]
+            value, known = getattr(images, name)[of], images.labelled[of]
+            with_label, n, others = int(known.sum()), len(of), np.sort(value[~known])
+            wins = sum(float(np.searchsorted(others, value[known], side).sum()) for side in ("left", "right")) / 2
+            above, pairs = above + wins, pairs + with_label * (n - with_label)
+            excess += (wins - with_label * (n - with_label) / 2) / (n + 1)
+            variance += with_label * (n - with_label) / 12 / (n + 1)
+        if pairs and abs(excess) > SELECTED * math.sqrt(variance) and abs(above / pairs - 0.5) > UNLIKE:
+            found[name] = above / pairs
+    return found
 
 
 def _notes_on_patients(images: Watched, certified: FrozenRule) -> list[str]:

@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics import published, referral_curves
-from retinabench.metrics.calibration import calibration_line_of, correct_prior, ece_positive_class_of, set_calibration
+from retinabench.metrics.calibration import (
+    calibration_line_of,
+    correct_prior,
+    ece_positive_class_of,
+    set_calibration,
+    unread_notes,
+)
 from retinabench.metrics.classification import (
     accuracy_of,
     brier_skill_of,
@@ -159,6 +165,9 @@ def _scores_and_replicates(
         notes.append("the published protocol has no intervals")
     else:
         parts = image_sets(test, values, cut.value)
+        for one in (one for one in parts if one.name in ("in_domain", "shifted")):
+            of = one.cases
+            notes += unread_notes(SET_LABELS[one.name], of.label, of.prob, of.uncertainty, of.patient, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
         settings_of_intervals = _Bootstrap(bootstrap, seed, level, workers, wanted, replicates)
         graded = _graded_sets(test, values, tuning, cut.value, settings_of_intervals)

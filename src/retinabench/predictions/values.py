@@ -505,7 +505,8 @@ def _values(source: str | None, name: str, column: pa.Array, reading: Reading) -
         return None
     if column.null_count and name not in may_be_empty:
         row = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]
-        raise Check(source).fail(name, row, "is empty", "Fill it, or drop the row.")
+        chosen = " (labels of uncertain images alone make every result wrong)" if name == "label" else ""
+        raise Check(source).fail(name, row, "is empty", f"Fill it, or drop the row{chosen}.")
     return _lists(source, name, column) if name in LISTS else _flat(source, name, column)
 
 

@@ -76,7 +76,7 @@ def test_notes_count_what_is_missed_and_name_absent_patients():
     quiet = {name: replace(one, positive=never) for name, one in cases.items()}
     features = {name: one.uncertainty[:, None] for name, one in cases.items()}
     realised = on_sets(quiet, dict.fromkeys(quiet, part), 2.0, [], features, (1.0, 1.0), 10, 0, certified=False)
-    notes = notes_on(part, {"in_domain": realised["in_domain"]}, [], "missed")
+    notes = notes_on({"validation": part}, {}, {"in_domain": realised["in_domain"]}, [], "missed")
     assert any("every image is its own cluster" in note for note in notes)
     assert notes[-1] == "in-domain: 30 of 30 referable images are missed; ask for --goal sensitivity=0.9"
 

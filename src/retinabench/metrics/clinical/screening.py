@@ -21,7 +21,7 @@ from retinabench.core.results import (
     number_text,
     vars_of,
 )
-from retinabench.metrics.calibration import CalibrationSummary, calibration_summary
+from retinabench.metrics.calibration import CalibrationSummary, calibration_summary, unread_notes
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
     DecisionCurve,
@@ -390,7 +390,13 @@ def clinic(
         rows = np.flatnonzero((predictions.domain == name) & (predictions.split == "test"))
         if good[rows].any():
             sets[name] = screen_set(predictions.take(rows), good[rows], stated, validation)
-    return ScreeningReport(stated, sets, tuple(_notes(predictions, stated, sets)), predictions.source)
+    notes = _notes(predictions, stated, sets)
+    for name in sets:
+        part = predictions.take(np.flatnonzero(good & (predictions.domain == name) & (predictions.split == "test")))
+        values, _ = referral_uncertainty(part, uncertainty, threshold=cut.value)
+        codes, _ = cluster_codes(part.patients)
+        notes += unread_notes(SET_LABELS[name], part.label, part.prob, values, codes, cut.value)
+    return ScreeningReport(stated, sets, tuple(notes), predictions.source)
 
 
 def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScreening]) -> list[str]:

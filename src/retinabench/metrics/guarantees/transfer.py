@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
+from retinabench.metrics.calibration import unread_notes
 from retinabench.metrics.clinical.groups import FEWEST_PATIENTS, named_groups
 from retinabench.metrics.clinical.screening_table import referral_view_intervals
 from retinabench.metrics.decisions import DecisionThreshold, FrozenThreshold, by_patient, referral_uncertainty
@@ -417,17 +418,22 @@ def on_sets(
 
 
 def notes_on(
-    validation: Predictions, sets: Mapping[str, Realised], certificates: Sequence[Certificate], missed: str
-) -> list[str]:
-    """Return what a reader of the numbers must know of the patients, the certificates, and missed disease."""
+    parts: Mapping[str, Predictions], cases: Mapping[str, ReferralCases], sets: Mapping[str, Realised],
+    certificates: Sequence[Certificate], missed: str, decision: float = 0.5,
+) -> list[str]:  # fmt: skip
+    """Return what a reader of the numbers must know of the patients, the labels, the certificates, and missed disease."""
+    validation = parts["validation"]
     notes = [*validation.notes]
+    for name, one in cases.items():
+        of = one.label, parts[name].prob, one.uncertainty, one.patient
+        notes += unread_notes(name.replace("_", "-"), *of, decision)
     if validation.patient_id is None:
         notes.append(without_patients(validation.image_id.tolist()))
     most = max((one.most_images for one in certificates if one.granted), default=1)
     if sets and most > 1:
         notes.append(f"the certificate covers patients with at most {most} images")
-    for name, one in sets.items():
-        images, positives = one.missed
+    for name, of_set in sets.items():
+        images, positives = of_set.missed
         if 2 * images > positives:
             notes.append(
                 f"{name.replace('_', '-')}: {images:,} of {positives:,} referable images are {missed}; "
@@ -571,7 +577,7 @@ def transfer(
         if frozen is not None:
             seen = {name: np.column_stack([parts[name].prob, one.uncertainty]) for name, one in cases.items()}
             sets = on_sets(cases, parts, frozen, wanted, seen, reader, bootstrap, seed, certified=delta is not None)
-    notes = notes_on(parts["validation"], sets, [certificate] if certificate else [], "missed")
+    notes = notes_on(parts, cases, sets, [certificate] if certificate else [], "missed", decision.value)
     notes += [decision.note] if decision.note else []
     alone = TARGETS["sensitivity"].estimate(first, np.inf)
     return Transfer(per, name, decision, choice, certificate, alone, sets, reference, tuple(notes))

@@ -280,7 +280,7 @@ def triage(
         with of_file(predictions.source):
             sets = on_sets(three, parts, READ, kept, features, reader, bootstrap, seed, certified=delta is not None)
     read = float(np.average(_three(first, prob, *chosen).uncertainty, weights=first.weight))
-    notes = notes_on(parts["validation"], sets, [*certificates.values()], "called negative")
+    notes = notes_on(parts, cases, sets, [*certificates.values()], "called negative")
     return Triage(per, delta, zones, read, sets, shares, reference, tuple(notes))
 
 
