@@ -163,9 +163,9 @@ def test_the_package_keeps_its_shape(check):
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
     "cli": 2_866, "concepts": 5_472, "core": 1_669, "data": 6_404, "experiments": 6_808, "fidelity": 7_706, "inspection": 1_163,
-    "integrations": 708, "methods": 7_450, "metrics": 12_393, "models": 2_680, "predictions": 2_836, "reports": 7_640,
+    "integrations": 708, "methods": 7_450, "metrics": 12_402, "models": 2_680, "predictions": 2_836, "reports": 7_640,
 }  # fmt: skip
-TESTS, TOOLS = 40_066, 7_996
+TESTS, TOOLS = 40_076, 7_996
 
 
 def lines(*folders: Path) -> int:

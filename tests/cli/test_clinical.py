@@ -253,6 +253,16 @@ def test_labels_that_are_the_calls_of_the_model_are_named(tmp_path, unread, caps
         assert said.count("surest images are the model's own calls") == unread * (1 + (words[0] == "transfer"))
 
 
+def test_inverted_labels_and_confidences_are_named(file, tmp_path, capsys):
+    file(3, 3)
+    assert run(["transfer", str(changed(tmp_path, "p", lambda row: {"label": 1 - int(row["label"])})), *GOAL]) == 3
+    assert "look inverted: Validation AUROC" in capsys.readouterr().err
+    sure = changed(tmp_path, "p", lambda row: {"prob": max(float(row["prob"]), 1 - float(row["prob"]))})
+    for verb in ("score", "clinic"):
+        assert run([verb, str(sure), "-q"]) == 0
+        assert "Is 'prob' the confidence in the call?" in capsys.readouterr().err
+
+
 def test_disease_missed_at_second_visits_is_no_longer_no_alarm(folder, capsys):
     """The patients of the first year return, and the model calls all of them healthy."""
     first = follow_up(np.random.default_rng(2), 400)

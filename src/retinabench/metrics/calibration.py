@@ -468,16 +468,20 @@ def logistic_fit(w: Weighted, design: Floats, offset: Floats | float) -> tuple[f
     return undefined
 
 
-def unread_notes(
+def input_notes(
     images: str, label: ArrayLike, prob: ArrayLike, uncertainty: ArrayLike, patient: ArrayLike, threshold: float = 0.5
 ) -> list[str]:
-    """Return a note if the labels of the surest images look like the model's calls, as if nobody had read these images; or none.
+    """Return notes on probabilities that look like confidences, and on labels that look like the model's calls, as if nobody had read the images.
 
     Of the images that are called referable, and of the others, the surest are those surer than every error. The logistic line of P(wrong) on the model's own
     log odds of being wrong, fitted to the rest, expects errors among them, at its value less two standard errors (clustered by patient) and at most one half.
     At least `UNREAD` and a tenth of the errors that are there must be lacking: models whose probabilities are flat or steep lacked at most 10 in simulations.
     """
     cases, unread, lacking = Cases(label, prob, uncertainty, patient=np.asarray(patient), threshold=threshold), 0, 0.0
+    if len(cases) >= UNREAD and cases.prob.min() >= 0.5 and cases.label.mean() < 0.9:
+        return [
+            f"WARNING: {images}: no probability is below 0.5. Is 'prob' the confidence in the call? It must be P(referable)"
+        ]
     for called in (False, True):
         side = cases.called == called
         wrong, values, of = cases.error[side], cases.uncertainty[side], cases.patient[side]

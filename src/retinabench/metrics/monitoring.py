@@ -44,7 +44,7 @@ from retinabench.core.results import (
     vars_of,
 )
 from retinabench.metrics.actions import HINT, FrozenRule, read_rule
-from retinabench.metrics.calibration import unread_notes
+from retinabench.metrics.calibration import input_notes
 from retinabench.metrics.decisions import patient_uncertainty, significant, worst_images
 from retinabench.metrics.follow_up import (
     Visits,
@@ -316,7 +316,7 @@ def watch(
     known = images.labelled
     codes = np.unique(images.patient[known], return_inverse=True)[1]
     seen = images.label[known], images.prob[known], images.uncertainty[known], codes
-    notes += unread_notes("follow-up", *seen, certified.decision.value) if known.any() else []
+    notes += input_notes("follow-up", *seen, certified.decision.value) if known.any() else []
     chosen = selection(images, certified, visits)
     rows, of = images, visits
     if certified.per == "patient":

@@ -16,7 +16,7 @@ from retinabench.metrics.calibration import (
     correct_prior,
     ece_positive_class_of,
     set_calibration,
-    unread_notes,
+    input_notes,
 )
 from retinabench.metrics.classification import (
     accuracy_of,
@@ -167,7 +167,7 @@ def _scores_and_replicates(
         parts = image_sets(test, values, cut.value)
         for one in (one for one in parts if one.name in ("in_domain", "shifted")):
             of = one.cases
-            notes += unread_notes(SET_LABELS[one.name], of.label, of.prob, of.uncertainty, of.patient, cut.value)
+            notes += input_notes(SET_LABELS[one.name], of.label, of.prob, of.uncertainty, of.patient, cut.value)
         tuning = predictions.select(domain="in_domain", split="validation")
         settings_of_intervals = _Bootstrap(bootstrap, seed, level, workers, wanted, replicates)
         graded = _graded_sets(test, values, tuning, cut.value, settings_of_intervals)

@@ -21,7 +21,7 @@ from retinabench.core.results import (
     number_text,
     vars_of,
 )
-from retinabench.metrics.calibration import CalibrationSummary, calibration_summary, unread_notes
+from retinabench.metrics.calibration import CalibrationSummary, calibration_summary, input_notes
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
     DecisionCurve,
@@ -395,7 +395,7 @@ def clinic(
         part = predictions.take(np.flatnonzero(good & (predictions.domain == name) & (predictions.split == "test")))
         values, _ = referral_uncertainty(part, uncertainty, threshold=cut.value)
         codes, _ = cluster_codes(part.patients)
-        notes += unread_notes(SET_LABELS[name], part.label, part.prob, values, codes, cut.value)
+        notes += input_notes(SET_LABELS[name], part.label, part.prob, values, codes, cut.value)
     return ScreeningReport(stated, sets, tuple(notes), predictions.source)
 
 

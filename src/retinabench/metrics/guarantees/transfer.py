@@ -18,13 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
-from retinabench.metrics.calibration import unread_notes
+from retinabench.metrics.calibration import input_notes
 from retinabench.metrics.clinical.groups import FEWEST_PATIENTS, named_groups
 from retinabench.metrics.clinical.screening_table import referral_view_intervals
 from retinabench.metrics.decisions import DecisionThreshold, FrozenThreshold, by_patient, referral_uncertainty
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, certify, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, Per, ReferralCases, as_goals
+from retinabench.metrics.image_sets import order_notes
+from retinabench.metrics.intervals import auroc_error
 from retinabench.metrics.proportions import Interval
 from retinabench.metrics.weighted_images import Bools, Floats, check_draws, cluster_codes
 from retinabench.predictions.check import eyes_of_one, refuse_alike, refuse_partly, without_patients
@@ -425,8 +427,10 @@ def notes_on(
     validation = parts["validation"]
     notes = [*validation.notes]
     for name, one in cases.items():
-        of = one.label, parts[name].prob, one.uncertainty, one.patient
-        notes += unread_notes(name.replace("_", "-"), *of, decision)
+        prob, where = parts[name].prob, name.replace("_", "-").capitalize()
+        ranked = auroc_error(one.label, prob, one.patient)
+        notes += order_notes(where, Interval(ranked.auroc, *ranked.interval()))
+        notes += input_notes(where, one.label, prob, one.uncertainty, one.patient, decision)
     if validation.patient_id is None:
         notes.append(without_patients(validation.image_id.tolist()))
     most = max((one.most_images for one in certificates if one.granted), default=1)
