@@ -15,8 +15,8 @@ from retinabench.metrics.calibration import (
     calibration_line_of,
     correct_prior,
     ece_positive_class_of,
-    set_calibration,
     input_notes,
+    set_calibration,
 )
 from retinabench.metrics.classification import (
     accuracy_of,
