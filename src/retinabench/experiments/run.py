@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from retinabench.core.errors import QUIET, DivergedError, InputError, Progress
-from retinabench.core.files import check, write_json
+from retinabench.core.errors import QUIET, DivergedError, InputError, Progress, check
+from retinabench.core.files import write_json
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from retinabench.core import files as atomic_files
-from retinabench.core.errors import QUIET, InputError, Progress
-from retinabench.core.files import check, check_writable
+from retinabench.core.errors import QUIET, InputError, Progress, check
+from retinabench.core.files import check_writable
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__

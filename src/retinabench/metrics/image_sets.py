@@ -25,8 +25,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError, WorkError, nearest, shown
-from retinabench.core.files import check, disposable, write_bytes
+from retinabench.core.errors import InputError, WorkError, check, disposable, nearest, shown
+from retinabench.core.files import write_bytes
 from retinabench.core.results import (
     Document,
     IntervalRow,

@@ -13,7 +13,8 @@ from matplotlib.lines import Line2D
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from retinabench.core.files import sha256, write_bytes, write_json
+from retinabench.core.errors import sha256
+from retinabench.core.files import write_bytes, write_json
 from retinabench.core.results import IntervalRow, draw_intervals
 from retinabench.core.version import __version__
 from retinabench.metrics.guarantees.certificate import Certificate

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from retinabench.core.errors import InputError
-from retinabench.core.files import check, sha256
+from retinabench.core.errors import InputError, check, sha256
 from retinabench.core.results import Document, JsonObject
 from retinabench.metrics.actions import read_rule
 from retinabench.reports.actions import LOG, judged, read_log

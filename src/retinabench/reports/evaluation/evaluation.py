@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError
-from retinabench.core.files import check
+from retinabench.core.errors import InputError, check
 from retinabench.metrics import classification, weighted_images
 from retinabench.metrics.classification import sensitivity_within
 from retinabench.metrics.decisions import binary_entropy, compared_uncertainties, referral_uncertainty
