@@ -28,8 +28,18 @@ from retinabench.inspection.inspection import Inspection, Outlier, findings, ins
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit import tables as toolkit
-from retinabench.reports.toolkit.pages import Fact, counted
-from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, NumberFormat, Row, Table, plain
+from retinabench.reports.toolkit.pages import Fact
+from retinabench.reports.toolkit.tables import (
+    THREE_DIGITS,
+    Block,
+    Cell,
+    Column,
+    NumberFormat,
+    Row,
+    Table,
+    counted,
+    plain,
+)
 
 COLUMNS, ROWS = 6, 4
 SIDE, LINE, GAP = 160, 15, 10

@@ -28,8 +28,8 @@ from retinabench.reports.evaluation.figures import grade_section
 from retinabench.reports.toolkit import figures as style
 from retinabench.reports.toolkit import pages, tables
 from retinabench.reports.toolkit.figures import LegendEntry, Line, Mark, Panel
-from retinabench.reports.toolkit.pages import explorer, macros
-from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, NumberFormat, Quantity, Row, Table
+from retinabench.reports.toolkit.pages import explorer
+from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, NumberFormat, Quantity, Row, Table, macros
 
 AUTHORS = "to be answered by the authors"
 GUIDELINES = {"stard": "STARD", "tripod": "TRIPOD+AI", "claim": "CLAIM"}

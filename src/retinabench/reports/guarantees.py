@@ -24,8 +24,8 @@ from retinabench.metrics.guarantees.triage import Triage, Within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import WIDTH, Panel, canvas, drawing, save
-from retinabench.reports.toolkit.pages import Fact, capitalise
-from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, Row, Table, percent
+from retinabench.reports.toolkit.pages import Fact
+from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, Row, Table, capitalise, percent
 
 LABELS = SET_LABELS | {"validation": "Validation"}
 ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")
