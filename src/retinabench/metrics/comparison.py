@@ -21,9 +21,9 @@ from retinabench.core.results import Document, IntervalRow, Row, Tabular, draw_i
 from retinabench.core.seeds import numpy_generator
 from retinabench.metrics.decisions import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.image_sets import PLOTTED, SET_LABELS, SETS, check_known
-from retinabench.metrics.intervals import holm, min_p
+from retinabench.metrics.intervals import Interval
+from retinabench.metrics.p_values import holm, min_p
 from retinabench.metrics.paired import LEVEL, Methods, OnSet, Side, Wanted, notes_on, paired_sets, places, ranks
-from retinabench.metrics.proportions import Interval
 from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold

@@ -39,7 +39,7 @@ from scipy.special import xlog1py, xlogy
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, number_text
-from retinabench.metrics.proportions import binary, finite_or_none
+from retinabench.metrics.intervals import binary, finite_or_none
 from retinabench.metrics.weighted_images import EPS, Bools, Floats, RankedImages, cluster_codes, is_positive
 from retinabench.predictions.check import Check
 from retinabench.predictions.table import Predictions

@@ -41,7 +41,7 @@ from retinabench.metrics.calibration import SetCalibration
 from retinabench.metrics.classification import balanced_weight
 from retinabench.metrics.decisions import ABOVE_HALF, FrozenThreshold
 from retinabench.metrics.grades import GradeScores
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.referral_curves import coarse_auprc_area
 from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
 from retinabench.metrics.weighted_images import Cases, Floats, Index, Weighted, cluster_bootstrap, cluster_codes

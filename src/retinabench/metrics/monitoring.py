@@ -59,7 +59,7 @@ from retinabench.metrics.follow_up import (
 )
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases, ratio_interval, weights
 from retinabench.metrics.guarantees.triage import TARGETS_OF, Side, zone_cases
-from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
+from retinabench.metrics.intervals import Interval, clustered_mean, clustered_proportion
 from retinabench.metrics.weighted_images import Bools, Floats, is_positive
 from retinabench.predictions.check import is_own, refuse_alike, refuse_partly
 from retinabench.predictions.table import Predictions

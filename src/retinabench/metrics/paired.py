@@ -41,22 +41,19 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import Document
 from retinabench.metrics.decisions import FrozenThreshold, referral_uncertainty
 from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, check_known, image_sets, replicates_of
-from retinabench.metrics.intervals import (
+from retinabench.metrics.intervals import auroc_difference, patients_of, replicate_error, scaled_interval
+from retinabench.metrics.p_values import sign_flip_p_value, t_test
+from retinabench.metrics.registry import (
     ALL_ALIKE,
     ONE_PATIENT,
+    SCORES,
     UNDEFINED,
     Ends,
     Proportion,
     Ranked,
-    auroc_difference,
+    ScoreSpec,
     difference_method,
-    patients_of,
-    replicate_error,
-    scaled_interval,
-    sign_flip_p_value,
-    t_test,
 )
-from retinabench.metrics.registry import SCORES, ScoreSpec
 from retinabench.metrics.weighted_images import Bools, Floats, Weighted, in_steps
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions, Subsets, notes_of_files

@@ -35,10 +35,9 @@ from retinabench.metrics.image_sets import (
     order_notes,
     replicates_of,
 )
-from retinabench.metrics.intervals import Ends
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.referral_curves import METRICS, Curve, Metric
-from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
+from retinabench.metrics.registry import SCORES, Ends, ScoreSpec, ScoreValue
 from retinabench.metrics.weighted_images import (
     EPS,
     MANY,

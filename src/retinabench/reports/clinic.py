@@ -21,8 +21,8 @@ from retinabench.metrics.clinical.groups import RATES, Between, GroupRate, Subgr
 from retinabench.metrics.clinical.screening import JudgedTable, ScreeningReport, SetScreening
 from retinabench.metrics.clinical.screening_table import PolicyGrid
 from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.planning import StudyPlan
-from retinabench.metrics.proportions import Interval
 from retinabench.predictions.values import SEVERE
 from retinabench.reports.evaluation.figures import grade_section
 from retinabench.reports.toolkit import figures as style

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from retinabench.core.files import write_bytes
 from retinabench.metrics.guarantees.goals import PER, TARGETS, Goal
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.monitoring import Evidence, Monitoring
-from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit import figures as style
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit import tables as toolkit

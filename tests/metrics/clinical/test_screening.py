@@ -11,7 +11,7 @@ from retinabench.metrics.clinical.decision_curve import best_simple_rule, net_be
 from retinabench.metrics.clinical.screening import clinic, ungradable_images
 from retinabench.metrics.clinical.screening_table import likelihood_ratios, referral_view_intervals, two_by_two
 from retinabench.metrics.decisions import FrozenThreshold, ReferralRule, by_patient
-from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics.intervals import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 from support.screened import two_domains
 from support.shared_inputs import answers, most_uncertain

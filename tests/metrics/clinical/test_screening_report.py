@@ -5,7 +5,7 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.screening import clinic
 from retinabench.metrics.image_sets import judge
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval
 from support.screened import drawn, two_domains
 
 

@@ -34,7 +34,7 @@ from retinabench.concepts.questioning.transcript import Record
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, vars_of
 from retinabench.metrics.decisions import FrozenThreshold
-from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics.intervals import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import UNKNOWN_GRADE
 

@@ -22,7 +22,7 @@ from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content
 from retinabench.core.settings import read_toml
 from retinabench.metrics.decisions import operating_points
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval
 from retinabench.reports.toolkit.tables import (
     COUNT,
     PERCENT,

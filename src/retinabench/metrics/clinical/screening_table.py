@@ -32,7 +32,7 @@ from retinabench.core.results import Document, JsonObject, vars_of
 from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.clinical.groups import group_members
 from retinabench.metrics.decisions import FrozenThreshold, ReferralRule, referral_rules, referral_uncertainty
-from retinabench.metrics.proportions import (
+from retinabench.metrics.intervals import (
     Interval,
     binary,
     clustered_proportion,

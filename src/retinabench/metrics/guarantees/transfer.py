@@ -24,7 +24,7 @@ from retinabench.metrics.decisions import DecisionThreshold, FrozenThreshold, by
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, certify, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, Per, ReferralCases, as_goals
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.weighted_images import Bools, Floats, check_draws, cluster_codes
 from retinabench.predictions.check import eyes_of_one, refuse_alike, refuse_partly, without_patients
 from retinabench.predictions.table import Predictions

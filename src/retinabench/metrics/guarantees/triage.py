@@ -41,7 +41,7 @@ from retinabench.metrics.guarantees.transfer import (
     on_sets,
     validation_and_test,
 )
-from retinabench.metrics.proportions import Interval, finite_or_none
+from retinabench.metrics.intervals import Interval, finite_or_none
 from retinabench.metrics.weighted_images import Floats, check_draws
 from retinabench.predictions.table import Predictions
 

@@ -20,7 +20,7 @@ from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.decisions import DEFAULT
 from retinabench.metrics.image_sets import FEW_PATIENTS, POOR, SET_LABELS, Baseline, Kind, Scores, SetScores, judge
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.rejection import Rejections
 from retinabench.reports import grades

@@ -26,7 +26,7 @@ from retinabench.core.version import __version__
 from retinabench.metrics.clinical.screening_table import PolicyGrid, PolicyOutcome
 from retinabench.metrics.decisions import ReferralRule
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval
 from retinabench.reports.toolkit.tables import (
     COUNT,
     DASH,

@@ -37,7 +37,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from retinabench.core.errors import csv_text, visible
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval
 
 MINUS, DASH = "−", "–"
 TOOLKIT = "retinabench.reports.toolkit"
