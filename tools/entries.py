@@ -33,7 +33,7 @@ FORMULAS = {
     "Findings of an inspection": "inspection.inspection", "Uncertainty": "metrics.decisions",
     "Selective summaries": "metrics.classification", "Calibration": "metrics.calibration",
     "Smooth calibration": "metrics.smooth_calibration", "Grades": "metrics.grades", "Sets of grades": "metrics.grades:GradeSets",
-    "Baseline": "metrics.image_sets:Baseline", "Other thresholds": "metrics.clinical.screening_table:PolicyGrid",
+    "Baseline": "metrics.scoring:Baseline", "Other thresholds": "metrics.clinical.screening_table:PolicyGrid",
     "Patients": "metrics.decisions:patient_uncertainty", "Readings of a referral": "metrics.clinical.screening_table",
     "Certified thresholds": "metrics.guarantees.certificate", "Targets of a certificate": "metrics.guarantees.goals",
     "Tests by betting": "metrics.guarantees.sequence", "Three zones": "metrics.guarantees.triage",

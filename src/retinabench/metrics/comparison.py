@@ -20,13 +20,13 @@ from retinabench.core.errors import InputError, shown
 from retinabench.core.results import Document, IntervalRow, Row, Tabular, draw_intervals
 from retinabench.core.seeds import numpy_generator
 from retinabench.metrics.decisions import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
-from retinabench.metrics.image_sets import PLOTTED, SET_LABELS, SETS, check_known
+from retinabench.metrics.image_sets import SET_LABELS, SETS, check_known
 from retinabench.metrics.intervals import Interval
 from retinabench.metrics.p_values import holm, min_p
 from retinabench.metrics.paired import LEVEL, Methods, OnSet, Side, Wanted, notes_on, paired_sets, places, ranks
 from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold
+from retinabench.metrics.scoring import PLOTTED, Rules, ScoreSettings, frozen_threshold
 from retinabench.metrics.weighted_images import Floats, check_level, percentile_interval
 from retinabench.predictions.table import Predictions, Subsets, align, seeds_of
 
@@ -282,7 +282,7 @@ def _published(
         found = {}
         for score, entry in first.scores.items():
             if scores is None or score in scores:
-                a, b = (float(np.mean([tables[k][name][score].value for k in own])) for own in rows)
+                a, b = (float(np.mean([tables[k][name].scores[score].value for k in own])) for own in rows)
                 why = None if np.isfinite(a - b) else "one class only"
                 found[score] = Difference(a, b, a - b, version=entry.version, why=why)
         table[name] = SetComparison(first.images, first.patients, first.positives, found)

@@ -62,8 +62,9 @@ from retinabench.metrics.decisions import (
     referral_uncertainty,
 )
 from retinabench.metrics.grades import GradeScores, grade_scores
-from retinabench.metrics.image_sets import SET_LABELS, order_notes
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.intervals import Interval, auroc_error, clustered_proportion, finite_or_none
+from retinabench.metrics.scoring import order_notes
 from retinabench.metrics.smooth_calibration import SmoothCalibration, smooth_calibration
 from retinabench.metrics.weighted_images import Bools, Cases, Floats, cluster_codes, is_positive
 from retinabench.predictions.check import without_patients

@@ -19,10 +19,11 @@ from rich.text import Text
 from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.decisions import DEFAULT
-from retinabench.metrics.image_sets import FEW_PATIENTS, POOR, SET_LABELS, Baseline, Kind, Scores, SetScores, judge
+from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.metrics.intervals import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.rejection import Rejections
+from retinabench.metrics.scoring import FEW_PATIENTS, POOR, Baseline, Kind, Scores, SetScores, judge
 from retinabench.reports import grades
 from retinabench.reports.toolkit import tables as toolkit
 from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Quantity, Row, Table, p_value
