@@ -19,8 +19,7 @@ from threadpoolctl import threadpool_limits
 from toolkit import parse, seconds
 
 from retinabench.metrics.arrays import referral_curve
-from retinabench.metrics.decisions import decompose, referral_uncertainty
-from retinabench.metrics.image_sets import ImageSet, SetEvaluator, image_sets
+from retinabench.metrics.image_sets import ImageSet, SetEvaluator, decompose, image_sets, referral_uncertainty
 from retinabench.metrics.weighted_images import BLOCK, cluster_codes, replicate_weight
 from retinabench.predictions.table import Predictions
 

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from retinabench.metrics.arrays import evaluate, referral_curve
     from retinabench.metrics.clinical.screening import ScreeningReport, clinic
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
-    from retinabench.metrics.decisions import by_patient
     from retinabench.metrics.grades import grade_sets
     from retinabench.metrics.guarantees.goals import Per
     from retinabench.metrics.guarantees.transfer import Realised, Transfer, transfer
     from retinabench.metrics.guarantees.triage import Triage, triage
     from retinabench.metrics.monitoring import monitor
+    from retinabench.metrics.patients import by_patient
     from retinabench.metrics.planning import plan
     from retinabench.metrics.recalibration import recalibrate
     from retinabench.metrics.referral_curves import Curve, Metric
@@ -60,12 +60,12 @@ _NAMES = {
     "metrics.arrays": ("evaluate", "referral_curve"),
     "metrics.clinical.screening": ("ScreeningReport", "clinic"),
     "metrics.comparison": ("Comparison", "Difference", "Ranking", "SetComparison", "compare", "rank"),
-    "metrics.decisions": ("by_patient",),
     "metrics.grades": ("grade_sets",),
     "metrics.guarantees.goals": ("Per",),
     "metrics.guarantees.transfer": ("Realised", "Transfer", "transfer"),
     "metrics.guarantees.triage": ("Triage", "triage"),
     "metrics.monitoring": ("monitor",),
+    "metrics.patients": ("by_patient",),
     "metrics.planning": ("plan",),
     "metrics.recalibration": ("recalibrate",),
     "metrics.referral_curves": ("Curve", "Metric"),

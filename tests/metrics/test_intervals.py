@@ -12,7 +12,6 @@ from sklearn.metrics import roc_auc_score
 from retinabench.metrics import intervals, p_values, registry
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import auroc_error, loss_interval, patients_of, scaled_interval
-from retinabench.metrics.p_values import sign_flip_p_value
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, cluster_bootstrap, percentile_interval
 from support.paired_models import models
@@ -218,18 +217,18 @@ def test_exchanging_models_is_exact():
         d = rng.integers(-3, 4, 9)
         signs = np.array(list(product((-1, 1), repeat=9)))
         expected = np.mean(np.abs(signs @ d) >= abs(d.sum()))
-        assert sign_flip_p_value(d) == pytest.approx(expected, abs=1e-12)
+        assert p_values.sign_flip_p_value(d) == pytest.approx(expected, abs=1e-12)
     for b, c in ((7, 1), (12, 30), (0, 25)):
         oracle = stats.binomtest(b, b + c).pvalue
-        assert sign_flip_p_value(np.repeat([1, -1], [b, c])) == pytest.approx(oracle, rel=1e-9)
+        assert p_values.sign_flip_p_value(np.repeat([1, -1], [b, c])) == pytest.approx(oracle, rel=1e-9)
 
 
 def test_a_large_or_weighted_difference_has_the_normal_tail():
     rng = np.random.default_rng(6)
     d = rng.choice([-1, 1], 3900, p=[0.48, 0.52])
-    exact = sign_flip_p_value(d)
-    assert sign_flip_p_value(d * 1.5) == pytest.approx(exact, rel=0.1)
-    assert sign_flip_p_value(np.ones(5000)) < 1e-100
+    exact = p_values.sign_flip_p_value(d)
+    assert p_values.sign_flip_p_value(d * 1.5) == pytest.approx(exact, rel=0.1)
+    assert p_values.sign_flip_p_value(np.ones(5000)) < 1e-100
 
 
 def test_the_p_value_holds_its_level():

@@ -7,7 +7,7 @@ from scipy import stats
 from retinabench.core.errors import InputError
 from retinabench.metrics import intervals
 from retinabench.metrics.clinical.screening_table import two_by_two
-from retinabench.metrics.decisions import operating_points
+from retinabench.metrics.image_sets import operating_points
 from retinabench.metrics.intervals import Interval, clopper_pearson, clustered_proportion, combined_proportions
 from support.shared_inputs import answers
 

@@ -23,19 +23,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from retinabench.core.errors import (
-    ABSENT,
-    CHECKSUMS,
-    MOST_READ,
-    Checked,
-    InputError,
-    Sums,
-    WorkError,
-    read_checksums,
-    record_written,
-    sha256,
-    state,
-)
+from retinabench.core import errors
+from retinabench.core.errors import CHECKSUMS, Checked, InputError, Sums, read_checksums, record_written, sha256
 from retinabench.core.results import JsonObject
 
 try:
@@ -63,7 +52,7 @@ def settled(folder: Path, sums: Sums, *, interrupted: bool = False) -> Sums:
         if (folder / name).is_file():
             now = sha256(folder / name) if len(digests) > 1 else digests[0]
             one[name] = (now,) if now in digests else digests
-        elif interrupted and ABSENT not in digests:
+        elif interrupted and errors.ABSENT not in digests:
             one[name] = digests
     return one
 
@@ -117,7 +106,7 @@ def verify(folder: Path) -> Iterator[Checked]:
         for name in sorted({*names, *sums} - {CHECKSUMS, "done"}):
             if name.startswith(".lock") or name.endswith((".part", ".claim")):  # a lock, or a temporary file
                 continue
-            found = state(here / name)
+            found = errors.state(here / name)
             if found != "whole" or (here / name).exists():
                 yield Checked(here / name, found)
 
@@ -127,13 +116,13 @@ def first_broken(folder: Path, *, content: bool = True) -> Checked | None:
     sums = read_checksums(folder)
     paths = [folder / name for name in sums]
     sizes = {path: path.stat().st_size if path.is_file() else 0 for path in paths}
-    left = MOST_READ if content else 0
+    left = errors.MOST_READ if content else 0
     for path in sorted(paths, key=lambda one: sizes[one]):
         left -= sizes[path]
         if not path.is_file():
-            if sums[path.name][-1] != ABSENT:
+            if sums[path.name][-1] != errors.ABSENT:
                 return Checked(path, "missing")
-        elif left > 0 and state(path) == "damaged":
+        elif left > 0 and errors.state(path) == "damaged":
             return Checked(path, "damaged")
     return None
 
@@ -217,7 +206,7 @@ def _list_checksum(path: Path, digest: str) -> None:
     """Accept the checksum that `path` is about to have, in addition to the one that it has; `ABSENT` for a deletion."""
     sums = read_checksums(path.parent)
     before = settled(path.parent, {path.name: sums[path.name]}) if path.name in sums else {}
-    there = (sha256(path),) if path.name not in sums and path.exists() else (ABSENT,)
+    there = (sha256(path),) if path.name not in sums and path.exists() else (errors.ABSENT,)
     sums[path.name] = tuple(dict.fromkeys((*before.get(path.name, there), digest)))
     _write_checksums(path.parent, sums)
 
@@ -248,7 +237,7 @@ def remove(path: Path) -> None:
         if path.name not in read_checksums(path.parent):
             path.unlink(missing_ok=True)
             return
-        _list_checksum(path, ABSENT)
+        _list_checksum(path, errors.ABSENT)
         path.unlink(missing_ok=True)
         sums = read_checksums(path.parent)
         if sums.pop(path.name, None):  # otherwise the folder is gone as well
@@ -304,10 +293,10 @@ def _abandoned(handle: IO[bytes]) -> bool:
 _sweep_once = functools.cache(sweep)  # before the first write of this process into a folder: listing it may take long
 
 
-def explain(error: OSError, path: Path) -> InputError | WorkError:
+def explain(error: OSError, path: Path) -> InputError | errors.WorkError:
     """Return the error, in one line with a hint, for an operating-system error about writing `path`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return WorkError(
+        return errors.WorkError(
             f"{path}: no space left on the disk. Free some space and repeat the command; "
             "finished work stays, and the command continues it."
         )
@@ -318,7 +307,7 @@ def explain(error: OSError, path: Path) -> InputError | WorkError:
     elif error.errno == errno.ENOENT:
         problem = "cannot be written: its folder is gone, or can hold no other"
     else:
-        return WorkError(f"{path}: {error.strerror or error}.")
+        return errors.WorkError(f"{path}: {error.strerror or error}.")
     return InputError(problem, file=path, hint="Choose another --out.")
 
 

@@ -38,7 +38,7 @@ from retinabench.methods.training import distributed
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, fingerprint, precision
 from retinabench.methods.training.prediction import predict_rows
-from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.image_sets import referral_uncertainty
 from retinabench.models.build import build_model, check_size, check_takes_tables
 from retinabench.models.foreign import source_of
 from retinabench.models.settings import SCALES

@@ -19,8 +19,8 @@ import numpy as np
 from retinabench.core.errors import InputError, shown
 from retinabench.core.results import Document, IntervalRow, Row, Tabular, draw_intervals
 from retinabench.core.seeds import numpy_generator
-from retinabench.metrics.decisions import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
-from retinabench.metrics.image_sets import SET_LABELS, SETS, check_known
+from retinabench.metrics import image_sets
+from retinabench.metrics.image_sets import SET_LABELS, SETS, DecisionThreshold, FrozenThreshold, check_known
 from retinabench.metrics.intervals import Interval
 from retinabench.metrics.p_values import holm, min_p
 from retinabench.metrics.paired import LEVEL, Methods, OnSet, Side, Wanted, notes_on, paired_sets, places, ranks
@@ -130,7 +130,7 @@ class Comparison(Tabular, Document):
     level: float
     sets: Mapping[str, SetComparison]
     notes: tuple[str, ...] = ()
-    thresholds: tuple[FrozenThreshold, ...] = (ABOVE_HALF, ABOVE_HALF)
+    thresholds: tuple[FrozenThreshold, ...] = (image_sets.ABOVE_HALF, image_sets.ABOVE_HALF)
     margin: float | None = None
 
     _schema, _optional = "retinabench.comparison/1", ("margin",)
@@ -166,7 +166,7 @@ def compare(
     scores: Sequence[str] | None = None,
     sets: Sequence[str] | None = None,
     uncertainty: str = "auto",
-    threshold: DecisionThreshold | float | str = DEFAULT,
+    threshold: DecisionThreshold | float | str = image_sets.DEFAULT,
     level: float = 0.95,
     margin: float | None = None,
 ) -> Comparison:
@@ -276,7 +276,7 @@ def _two_names(a: Sequence[Predictions], b: Sequence[Predictions]) -> tuple[str,
 def _published(
     files: Sequence[Predictions], rows: Sequence[range], scores: Sequence[str] | None, uncertainty: str, seed: int
 ) -> dict[str, SetComparison]:
-    tables = [score_sets(one, referral_uncertainty(one, uncertainty, exact=True)[0], seed) for one in files]
+    tables = [score_sets(one, image_sets.referral_uncertainty(one, uncertainty, exact=True)[0], seed) for one in files]
     table = {}
     for name, first in tables[0].items():
         found = {}

@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from retinabench.core import results
 from retinabench.core.errors import InputError, nearest, shown
-from retinabench.core.results import (
-    Document,
-    IntervalRow,
-    JsonObject,
-    Row,
-    Tabular,
-    draw_intervals,
-    json_content,
-    vars_of,
-)
-from retinabench.metrics import classification, published, referral_curves
+from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
+from retinabench.metrics import classification, published, referral_curves, weighted_images
 from retinabench.metrics.calibration import (
     SetCalibration,
     calibration_line_of,
@@ -29,32 +21,25 @@ from retinabench.metrics.calibration import (
     set_calibration,
 )
 from retinabench.metrics.clinical.groups import named_groups
-from retinabench.metrics.decisions import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.grades import GradeScores, grade_scores
 from retinabench.metrics.image_sets import (
+    ABOVE_HALF,
+    DEFAULT,
     REFERRED,
     SET_LABELS,
+    DecisionThreshold,
+    FrozenThreshold,
     ImageSet,
     SetEvaluator,
     check_known,
     image_sets,
+    order_notes,
+    referral_uncertainty,
     replicates_of,
 )
 from retinabench.metrics.intervals import Interval
 from retinabench.metrics.registry import SCORES, Ends, ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import (
-    EPS,
-    MANY,
-    Cases,
-    Floats,
-    Weighted,
-    check_level,
-    check_seed,
-    cluster_bootstrap,
-    in_steps,
-    one_blas_thread,
-    ratio,
-)
+from retinabench.metrics.weighted_images import EPS, MANY, Cases, Floats, Weighted, one_blas_thread, ratio
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions
 
@@ -91,7 +76,7 @@ class ScoreSettings:
         check_rules(self.rules)
         if self.bootstrap < 0:
             raise InputError(f"{self.bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
-        check_seed(self.seed)
+        weighted_images.check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -291,7 +276,7 @@ class Scores(Tabular):
         # Metadata of any origin: NaN and infinity become None, other objects their text.
         metadata = json.loads(json.dumps(dict(self.metadata), default=str), parse_constant=lambda _: None)
         shown_here = {"source": self.source and shown(self.source), "metadata": metadata}
-        return {"schema": SCHEMA, **json_content(vars_of(self) | shown_here)}
+        return {"schema": SCHEMA, **json_content(results.vars_of(self) | shown_here)}
 
 
 def score(
@@ -355,7 +340,7 @@ def _scores_and_replicates(
     advance: Callable[[int], None] | None = None,
 ) -> tuple[Scores, dict[str, Floats]]:
     """Shared body. Pops `held` so that the ids are freed early: those of millions of images are larger than all else."""
-    check_level(level)
+    weighted_images.check_level(level)
     predictions = held.pop()
     seed, rules = settings.seed, settings.rules
     cut = frozen_threshold(predictions, settings.threshold, rules)
@@ -407,21 +392,6 @@ def _leaks(predictions: Predictions, test: Predictions) -> list[str]:
     both = len(np.intersect1d(validation.patient_id, test.patient_id))
     in_both = "in the validation and in the test split; if anything was chosen on validation, the scores are too good"
     return [f"WARNING: patients {in_both}: {both}. Split by patient"] if both else []
-
-
-def order_notes(images: str, auroc: Interval) -> list[str]:
-    """Return a note that the labels or probabilities of these images look inverted, or derived from each other; or none."""
-    if auroc.value < 0.4 and (auroc.high < 0.5 or not np.isfinite(auroc.high)):
-        return [
-            f"WARNING: labels or probabilities look inverted: {images} AUROC {auroc.value:.2f} is far below 0.5. "
-            "Label 1 and prob 1 mean referable"
-        ]
-    if auroc.value == 1 and auroc.low > 0.95:
-        return [
-            f"{images.lower()}: every referable image has a higher probability than every other: "
-            "was 'prob' computed from the labels?"
-        ]
-    return []
 
 
 def _inverted(sets: Mapping[str, SetScores], ordered_by: str) -> list[str]:
@@ -509,7 +479,7 @@ def scored_sets(
     sets: list[ImageSet], validation: Predictions | None, bootstrap: _Bootstrap, advance: Callable[[int], None] | None
 ) -> dict[str, SetScores]:
     """Return the scores of every set. The list is emptied: the indexes of a million images take several hundred megabytes."""
-    done = in_steps(advance, bootstrap.replicates, bootstrap.replicates * sum(map(len, sets)))
+    done = weighted_images.in_steps(advance, bootstrap.replicates, bootstrap.replicates * sum(map(len, sets)))
     scored: dict[str, SetScores] = {}
     with one_blas_thread():
         while sets:
@@ -593,7 +563,7 @@ def baseline_of(
     gain, skill = float(classification.net_benefit_gain_of(w)), float(classification.brier_skill_of(w))
     ends = [Ends(), Ends()]
     if bootstrap:
-        draws = cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
+        draws = weighted_images.cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
         methods = SCORES["net_benefit_gain"].interval, SCORES["brier_skill"].interval
         ends = [one.ends([w], v, d, level) for one, v, d in zip(methods, (gain, skill), draws.T, strict=True)]
     answer = "referable" if w.positives > w.negatives else "not referable"

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from retinabench.core.errors import InputError, check
 from retinabench.metrics import classification, weighted_images
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.decisions import binary_entropy, compared_uncertainties, referral_uncertainty
-from retinabench.metrics.image_sets import kept_columns
+from retinabench.metrics.image_sets import binary_entropy, compared_uncertainties, kept_columns, referral_uncertainty
 from retinabench.metrics.paired import Methods, PairedSet
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import SCORES, Ends, IntervalMethod, ScoreSpec, difference_method, referred_scores

@@ -18,8 +18,7 @@ from rich.text import Text
 
 from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.classification import false_alarm_price
-from retinabench.metrics.decisions import DEFAULT
-from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.image_sets import DEFAULT, SET_LABELS
 from retinabench.metrics.intervals import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.rejection import Rejections

@@ -18,8 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 from retinabench.metrics.clinical.screening_table import GOALS
-from retinabench.metrics.decisions import binary_entropy
-from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS, binary_entropy
 from retinabench.metrics.weighted_images import Floats
 from retinabench.reports.evaluation.evaluation import GRID
 from retinabench.reports.papers import measurements

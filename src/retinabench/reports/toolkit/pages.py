@@ -24,19 +24,10 @@ from retinabench.core.errors import visible
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.metrics.clinical.screening_table import PolicyGrid, PolicyOutcome
-from retinabench.metrics.decisions import ReferralRule
-from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS, ReferralRule
 from retinabench.metrics.intervals import Interval
-from retinabench.reports.toolkit.tables import (
-    COUNT,
-    DASH,
-    PERCENT,
-    TOOLKIT,
-    NumberFormat,
-    plain,
-    template_source,
-    templates,
-)
+from retinabench.reports.toolkit import tables
+from retinabench.reports.toolkit.tables import COUNT, PERCENT, TOOLKIT, NumberFormat, plain, template_source, templates
 
 SCRIPTS = ("tables.js", "folds.js", "explore.js", "choices.js")  # The parts of the one script of all pages.
 MOST_IMAGES = 500  # Missed images of each set that the page can list.
@@ -184,11 +175,11 @@ def cells(one: PolicyOutcome) -> Sequence[str]:
 
 def _missed(images: int, share: Interval) -> str:
     value, _, interval = _text(share, PERCENT).partition(" [")
-    return value if value == DASH else f"{COUNT(images)} ({value})" + (f" [{interval}" if interval else "")
+    return value if value == tables.DASH else f"{COUNT(images)} ({value})" + (f" [{interval}" if interval else "")
 
 
 def _text(one: Interval, form: NumberFormat) -> str:
     if not math.isfinite(one.value):
-        return DASH
+        return tables.DASH
     fitted = form.fitted(one.high - one.low)
     return f"{fitted(one.value)} {fitted.interval(one.low, one.high)}".rstrip()
