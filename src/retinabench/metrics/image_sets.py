@@ -54,7 +54,7 @@ from retinabench.metrics.classification import balanced_weight
 from retinabench.metrics.intervals import Interval, binary, finite_or_none
 from retinabench.metrics.referral_curves import coarse_auprc_area
 from retinabench.metrics.registry import SCORES, ScoreSpec
-from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Index, Weighted, cluster_codes
+from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Index, Weighted, cluster_bootstrap
 from retinabench.predictions.check import Check
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import GRADABLE, gradable_rows
@@ -422,7 +422,7 @@ class ImageSet:
         self.name = name
         self.shifted = part.domain == "shifted"
         shifted = self.shifted if name == "joint" else None
-        self.cluster, clusters = cluster_codes(part.patients)
+        self.cluster, clusters = weighted_images.cluster_codes(part.patients)
         self.patients = None if part.patient_id is None else clusters
         self.positives = int(part.label.sum())
         self.cases = Cases(part.label, part.prob, uncertainty, shifted, threshold, self.cluster)
@@ -536,9 +536,7 @@ def replicates_of(
     values = np.stack([kept.get(name, np.full(replicates, np.nan)) for name in names], axis=1)
     if missing:
         part = SetEvaluator(evaluator.images, [evaluator.scores[k] for k in missing], evaluator.point[missing])
-        draws = weighted_images.cluster_bootstrap(
-            part, cluster, replicates=replicates, seed=seed, workers=workers, advance=advance
-        )
+        draws = cluster_bootstrap(part, cluster, replicates=replicates, seed=seed, workers=workers, advance=advance)
         values[:, missing] = draws
         if folder:
             _write(folder, key, {names[k]: values[:, k] for k in missing if names[k]})
