@@ -21,10 +21,10 @@ import retinabench as rb
 from retinabench.metrics import grades as module
 from retinabench.metrics.clinical.groups import RATES, Subgroups, new_site, subgroups_of
 from retinabench.metrics.clinical.screening import ScreeningReport, SetScreening
-from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.grades import GRADE_SCORES, Graded, GradedCases, GradeScores, grade_scores, sets_within
+from retinabench.metrics.image_sets import referral_uncertainty
+from retinabench.metrics.intervals import Interval, clustered_proportion
 from retinabench.metrics.planning import Aims, Assumptions, Clusters, plan_study
-from retinabench.metrics.proportions import Interval, clustered_proportion
 from retinabench.metrics.smooth_calibration import smooth_calibration
 from retinabench.metrics.weighted_images import Cases
 

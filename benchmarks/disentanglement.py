@@ -33,7 +33,7 @@ from retinabench.data.prepare import prepare
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.preprocess import Recipe
 from retinabench.experiments.demo import IMAGES, SIZE
-from retinabench.metrics.decisions import binary_entropy, decompose
+from retinabench.metrics.image_sets import binary_entropy, decompose
 from retinabench.predictions.table import Predictions
 from retinabench.reports.toolkit.tables import csv_bytes
 

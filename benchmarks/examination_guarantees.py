@@ -28,7 +28,7 @@ from retinabench.concepts.questioning import readers as questioning
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.readers import enter_readers
 from retinabench.concepts.questioning.referral import agreement, decisions
-from retinabench.metrics.decisions import FrozenThreshold
+from retinabench.metrics.image_sets import FrozenThreshold
 from retinabench.metrics.intervals import auroc_error
 from retinabench.predictions.table import Predictions
 

@@ -33,8 +33,7 @@ from toolkit import keep_lines, kept_lines, parse
 
 import retinabench as rb
 from retinabench.metrics.calibration import calibration_line_of
-from retinabench.metrics.decisions import referral_uncertainty
-from retinabench.metrics.image_sets import image_sets
+from retinabench.metrics.image_sets import image_sets, referral_uncertainty
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import ScoreSettings, interval_of, score_and_replicates
 from retinabench.metrics.weighted_images import Weighted

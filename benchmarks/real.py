@@ -52,7 +52,7 @@ from retinabench.methods.training.checkpoint import load_tensors
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior
 from retinabench.methods.tta import DIHEDRAL, make_views
 from retinabench.metrics.classification import auroc, nll
-from retinabench.metrics.decisions import binary_entropy
+from retinabench.metrics.image_sets import binary_entropy
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, cluster_codes, replicate_weight
 from retinabench.models.build import build_model

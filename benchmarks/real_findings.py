@@ -30,7 +30,7 @@ from retinabench.core.results import json_content
 from retinabench.data.prepared import open_prepared
 from retinabench.data.preprocessing.corruption import KINDS, STRENGTHS
 from retinabench.metrics.calibration import calibration_error_interval, calibration_error_of
-from retinabench.metrics.decisions import binary_entropy
+from retinabench.metrics.image_sets import binary_entropy
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, Weighted, cluster_codes, replicate_weight
 from retinabench.reports.toolkit.figures import canvas, light_grid, save

@@ -18,9 +18,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from threadpoolctl import threadpool_limits
 from toolkit import parse, seconds
 
-from retinabench.metrics.decisions import decompose, referral_uncertainty
-from retinabench.metrics.image_sets import ImageSet, SetEvaluator, image_sets
-from retinabench.metrics.scoring import referral_curve
+from retinabench.metrics.arrays import referral_curve
+from retinabench.metrics.image_sets import ImageSet, SetEvaluator, decompose, image_sets, referral_uncertainty
 from retinabench.metrics.weighted_images import BLOCK, cluster_codes, replicate_weight
 from retinabench.predictions.table import Predictions
 

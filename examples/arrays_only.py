@@ -9,7 +9,7 @@ Replace the drawn numbers by `np.asarray(model(images))`. The last part shows th
 import numpy as np
 
 import retinabench as rb
-from retinabench.metrics.scoring import Arrays
+from retinabench.metrics.arrays import Arrays
 
 rng = np.random.default_rng(0)
 n = 800

@@ -30,11 +30,11 @@ METHOD_GROUPS = {
 """Heading -> names of the methods whose cards stand below it; others stand under the last one."""
 FORMULAS = {
     "Preprocessing": "data.preprocessing.preprocess", "Damage": "data.preprocessing.corruption",
-    "Findings of an inspection": "inspection.inspection", "Uncertainty": "metrics.decisions",
+    "Findings of an inspection": "inspection.inspection", "Uncertainty": "metrics.image_sets",
     "Selective summaries": "metrics.classification", "Calibration": "metrics.calibration",
     "Smooth calibration": "metrics.smooth_calibration", "Grades": "metrics.grades", "Sets of grades": "metrics.grades:GradeSets",
-    "Baseline": "metrics.image_sets:Baseline", "Other thresholds": "metrics.clinical.screening_table:PolicyGrid",
-    "Patients": "metrics.decisions:patient_uncertainty", "Readings of a referral": "metrics.clinical.screening_table",
+    "Baseline": "metrics.scoring:Baseline", "Other thresholds": "metrics.clinical.screening_table:PolicyGrid",
+    "Patients": "metrics.patients:patient_uncertainty", "Readings of a referral": "metrics.clinical.screening_table",
     "Certified thresholds": "metrics.guarantees.certificate", "Targets of a certificate": "metrics.guarantees.goals",
     "Tests by betting": "metrics.guarantees.sequence", "Three zones": "metrics.guarantees.triage",
     "Thresholds of groups": "metrics.guarantees.triage:Within", "Actions for new patients": "metrics.actions",

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from retinabench.fidelity.problems import Problem
     from retinabench.integrations.pytorch import Outputs, evaluate_torch, predict_torch
     from retinabench.metrics.actions import apply
+    from retinabench.metrics.arrays import evaluate, referral_curve
     from retinabench.metrics.clinical.screening import ScreeningReport, clinic
     from retinabench.metrics.comparison import Comparison, Difference, Ranking, SetComparison, compare, rank
-    from retinabench.metrics.decisions import by_patient
     from retinabench.metrics.grades import grade_sets
     from retinabench.metrics.guarantees.goals import Per
     from retinabench.metrics.guarantees.transfer import Realised, Transfer, transfer
     from retinabench.metrics.guarantees.triage import Triage, triage
-    from retinabench.metrics.image_sets import Scores, SetScores
     from retinabench.metrics.monitoring import monitor
+    from retinabench.metrics.patients import by_patient
     from retinabench.metrics.planning import plan
     from retinabench.metrics.recalibration import recalibrate
     from retinabench.metrics.referral_curves import Curve, Metric
     from retinabench.metrics.registry import ScoreValue
-    from retinabench.metrics.scoring import Rules, evaluate, referral_curve, score
+    from retinabench.metrics.scoring import Rules, Scores, SetScores, score
     from retinabench.predictions.io import read_predictions, write_predictions
     from retinabench.predictions.table import Predictions
     from retinabench.reports.evaluation.write import report
@@ -57,20 +57,20 @@ _NAMES = {
     "fidelity.problems": ("Problem",),
     "integrations.pytorch": ("Outputs", "evaluate_torch", "predict_torch"),
     "metrics.actions": ("apply",),
+    "metrics.arrays": ("evaluate", "referral_curve"),
     "metrics.clinical.screening": ("ScreeningReport", "clinic"),
     "metrics.comparison": ("Comparison", "Difference", "Ranking", "SetComparison", "compare", "rank"),
-    "metrics.decisions": ("by_patient",),
     "metrics.grades": ("grade_sets",),
     "metrics.guarantees.goals": ("Per",),
     "metrics.guarantees.transfer": ("Realised", "Transfer", "transfer"),
     "metrics.guarantees.triage": ("Triage", "triage"),
-    "metrics.image_sets": ("Scores", "SetScores"),
     "metrics.monitoring": ("monitor",),
+    "metrics.patients": ("by_patient",),
     "metrics.planning": ("plan",),
     "metrics.recalibration": ("recalibrate",),
     "metrics.referral_curves": ("Curve", "Metric"),
     "metrics.registry": ("ScoreValue",),
-    "metrics.scoring": ("Rules", "evaluate", "referral_curve", "score"),
+    "metrics.scoring": ("Rules", "Scores", "SetScores", "score"),
     "predictions.io": ("read_predictions", "write_predictions"),
     "predictions.table": ("Predictions",),
     "reports.evaluation.write": ("report",),

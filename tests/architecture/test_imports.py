@@ -108,7 +108,7 @@ def forbidden_names() -> list[str]:
     return sorted(set(found))
 
 
-# Modules that may read files without `core.files.check`: they read what comes with the package, what the user names himself, or
+# Modules that may read files without `core.errors.check`: they read what comes with the package, what the user names himself, or
 # what the operating system writes. Everything else lies in working folders, which a stranger may have sent.
 READ_UNCHECKED = (
     # of the package
@@ -162,8 +162,8 @@ def test_the_package_keeps_its_shape(check):
 
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
-    "cli": 2_866, "concepts": 5_472, "core": 1_669, "data": 6_404, "experiments": 6_808, "fidelity": 7_706, "inspection": 1_163,
-    "integrations": 708, "methods": 7_450, "metrics": 12_402, "models": 2_680, "predictions": 2_836, "reports": 7_640,
+    "cli": 2_866, "concepts": 5_470, "core": 1_670, "data": 6_404, "experiments": 6_804, "fidelity": 7_707, "inspection": 1_161,
+    "integrations": 707, "methods": 7_450, "metrics": 12_381, "models": 2_678, "predictions": 2_836, "reports": 7_647,
 }  # fmt: skip
 TESTS, TOOLS = 40_076, 7_996
 

@@ -7,10 +7,11 @@ import pytest
 
 from conftest import shared_path
 from retinabench.metrics import classification, published
+from retinabench.metrics.arrays import referral_curve
 from retinabench.metrics.calibration import bins_of
 from retinabench.metrics.paired import aggregate
 from retinabench.metrics.published import balanced_rows, rebalanced_rows
-from retinabench.metrics.scoring import referral_curve, score
+from retinabench.metrics.scoring import score
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.table import Predictions
 

@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 import retinabench as rb
 from retinabench.data.synthetic.fundus import draw
-from retinabench.metrics.decisions import referral_uncertainty
 from retinabench.metrics.guarantees.transfer import resemblance, transfer
+from retinabench.metrics.image_sets import referral_uncertainty
 from retinabench.predictions.table import concatenate
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ import pytest
 
 from retinabench.cli.main import run
 from retinabench.core import files
-from retinabench.core.errors import InputError, WorkError
-from retinabench.core.files import CHECKSUMS, atomic_write, check, remove, settle, state, sweep, unsealed, write_bytes
+from retinabench.core.errors import CHECKSUMS, InputError, WorkError, check, read_checksums, state
+from retinabench.core.files import atomic_write, remove, settle, sweep, unsealed, write_bytes
 from retinabench.core.workspace import Workspace
 
 
@@ -231,7 +231,7 @@ def test_sha256sum_reads_a_list_with_odd_names(tmp_path):
     write_bytes(tmp_path / ODD, b"1", checked=True)
     write_bytes(tmp_path / "b", b"2", checked=True)
     settle(tmp_path)
-    assert set(files.read_checksums(tmp_path)) == {ODD, "b"}
+    assert set(read_checksums(tmp_path)) == {ODD, "b"}
     subprocess.run(["sha256sum", "--check", "--strict", CHECKSUMS], cwd=tmp_path, check=True, capture_output=True)
 
 

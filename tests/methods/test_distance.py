@@ -23,7 +23,7 @@ from retinabench.methods.distance_aware import bound_spectral_norms
 from retinabench.methods.feature_scores import FeatureScores, ScoredPosterior
 from retinabench.methods.settings import TrainingRun
 from retinabench.methods.training.likelihood import Bernoulli, Gaussian
-from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.image_sets import referral_uncertainty
 from retinabench.models.last_layer import split_last_layer
 from retinabench.predictions.io import read_predictions
 from support.helpers import TINY, make_prepared

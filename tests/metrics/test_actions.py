@@ -9,7 +9,7 @@ import pytest
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.actions import COLUMNS, FrozenRule, called, read_rule, referral_list
-from retinabench.metrics.decisions import FrozenThreshold
+from retinabench.metrics.image_sets import FrozenThreshold
 
 PROB = np.array([0.1, 0.5, 0.9, 0.4, 0.6, 0.3])
 SPLIT = ["test"] * 5 + ["validation"]

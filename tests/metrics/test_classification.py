@@ -11,9 +11,10 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import classification
+from retinabench.metrics.arrays import referral_curve
 from retinabench.metrics.published import balanced_rows, rebalanced_rows
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.scoring import referral_curve, score
+from retinabench.metrics.scoring import score
 from retinabench.metrics.weighted_images import Cases, Weighted
 from retinabench.predictions.table import Predictions
 from support.repeated import weighted_and_repeated

@@ -9,9 +9,9 @@ from scipy import stats
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
-from retinabench.metrics import intervals
+from retinabench.metrics import intervals, p_values, registry
 from retinabench.metrics.comparison import compare
-from retinabench.metrics.intervals import auroc_error, loss_interval, patients_of, scaled_interval, sign_flip_p_value
+from retinabench.metrics.intervals import auroc_error, loss_interval, patients_of, scaled_interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, cluster_bootstrap, percentile_interval
 from support.paired_models import models
@@ -171,7 +171,7 @@ def test_patients_behind_a_standard_error_by_hand():
 
 def test_few_replicates_lower_the_degrees_of_freedom():
     draws = np.array([0.79, 0.8, 0.81, 0.82])
-    found = intervals.Scaled().ends([WEIGHTED], 0.8, draws, 0.95)
+    found = registry.Scaled().ends([WEIGHTED], 0.8, draws, 0.95)
     assert found[:2] == scaled_interval(0.8, float(draws.std(ddof=1)), (-np.inf, np.inf), 3)
 
 
@@ -187,12 +187,12 @@ def test_areas_over_referral_are_decided_by_the_sure_mistakes():
 
 def test_few_errors_give_no_interval_of_what_they_decide():
     draws = np.random.default_rng(0).normal(0.01, 0.001, 100)
-    assert SCORES["rc_index"].interval.ends([WEIGHTED], 0.01, draws, 0.95).why == intervals.FEW["errors"]
+    assert SCORES["rc_index"].interval.ends([WEIGHTED], 0.01, draws, 0.95).why == registry.FEW["errors"]
 
 
 def test_a_difference_has_no_bounds_and_the_degrees_of_its_score():
-    assert intervals.difference_method(SCORES["auprc"].interval) == intervals.Scaled(of="classes")
-    assert intervals.difference_method(SCORES["accuracy"].interval) == intervals.Scaled(of="patients")
+    assert registry.difference_method(SCORES["auprc"].interval) == registry.Scaled(of="classes")
+    assert registry.difference_method(SCORES["accuracy"].interval) == registry.Scaled(of="patients")
 
 
 @given(hnp.arrays(np.float64, st.integers(1, 12), elements=st.floats(0, 1)))
@@ -205,7 +205,7 @@ def test_holm_adjusts_to_the_level_at_which_its_procedure_rejects(p):
             out[k] = True
         return out
 
-    for k, adjusted in enumerate(intervals.holm(p)):
+    for k, adjusted in enumerate(p_values.holm(p)):
         assert rejected(adjusted + 1e-12)[k] or adjusted == 1
         assert not rejected(adjusted - 1e-9)[k]
 
@@ -217,18 +217,18 @@ def test_exchanging_models_is_exact():
         d = rng.integers(-3, 4, 9)
         signs = np.array(list(product((-1, 1), repeat=9)))
         expected = np.mean(np.abs(signs @ d) >= abs(d.sum()))
-        assert sign_flip_p_value(d) == pytest.approx(expected, abs=1e-12)
+        assert p_values.sign_flip_p_value(d) == pytest.approx(expected, abs=1e-12)
     for b, c in ((7, 1), (12, 30), (0, 25)):
         oracle = stats.binomtest(b, b + c).pvalue
-        assert sign_flip_p_value(np.repeat([1, -1], [b, c])) == pytest.approx(oracle, rel=1e-9)
+        assert p_values.sign_flip_p_value(np.repeat([1, -1], [b, c])) == pytest.approx(oracle, rel=1e-9)
 
 
 def test_a_large_or_weighted_difference_has_the_normal_tail():
     rng = np.random.default_rng(6)
     d = rng.choice([-1, 1], 3900, p=[0.48, 0.52])
-    exact = sign_flip_p_value(d)
-    assert sign_flip_p_value(d * 1.5) == pytest.approx(exact, rel=0.1)
-    assert sign_flip_p_value(np.ones(5000)) < 1e-100
+    exact = p_values.sign_flip_p_value(d)
+    assert p_values.sign_flip_p_value(d * 1.5) == pytest.approx(exact, rel=0.1)
+    assert p_values.sign_flip_p_value(np.ones(5000)) < 1e-100
 
 
 def test_the_p_value_holds_its_level():
@@ -255,24 +255,24 @@ def correlated(rng, scores, images=40):
 
 def test_min_p_counts_repeated_scores_once():
     p, draws = correlated(np.random.default_rng(0), 1)
-    repeated = intervals.min_p(np.repeat(p, 5), np.repeat(draws, 5, axis=1))
+    repeated = p_values.min_p(np.repeat(p, 5), np.repeat(draws, 5, axis=1))
     # three standard errors of a share of 400 replicates at most .08
     np.testing.assert_allclose(repeated, p[0], atol=0.03)
-    assert intervals.holm(np.repeat(p, 5)).max() == pytest.approx(min(1, 5 * p[0]))
+    assert p_values.holm(np.repeat(p, 5)).max() == pytest.approx(min(1, 5 * p[0]))
 
 
 @pytest.mark.slow
 def test_min_p_rejects_a_true_hypothesis_in_one_of_twenty_studies():
     """Of 400 studies of eight differences that are 0, 20 are expected to name one; 9 to 33 is the range of 99.5 % (seed 3)."""
     rng = np.random.default_rng(3)
-    rejected = [intervals.min_p(*correlated(rng, 8)).min() < 0.05 for _ in range(400)]
+    rejected = [p_values.min_p(*correlated(rng, 8)).min() < 0.05 for _ in range(400)]
     assert 9 <= sum(rejected) <= 33
 
 
 def test_min_p_has_no_least_value():
     rng = np.random.default_rng(1)
     p = np.array([1e-9, 0.2, 0.7])
-    adjusted = intervals.min_p(p, rng.normal(size=(300, 3)))
+    adjusted = p_values.min_p(p, rng.normal(size=(300, 3)))
     assert 1e-9 <= adjusted[0] < 5e-9
     assert (np.diff(adjusted) >= 0).all()
 

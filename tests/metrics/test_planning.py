@@ -7,9 +7,9 @@ import pytest
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics import planning
-from retinabench.metrics.decisions import ABOVE_HALF
+from retinabench.metrics.image_sets import ABOVE_HALF
+from retinabench.metrics.intervals import clustered_proportion
 from retinabench.metrics.planning import Aims, Assumptions, Clusters, from_pilot, plan_study, stated_assumptions
-from retinabench.metrics.proportions import clustered_proportion
 
 
 def test_a_pilot_gives_the_assumptions():

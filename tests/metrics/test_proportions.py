@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from retinabench.core.errors import InputError
-from retinabench.metrics import proportions
+from retinabench.metrics import intervals
 from retinabench.metrics.clinical.screening_table import two_by_two
-from retinabench.metrics.decisions import operating_points
-from retinabench.metrics.proportions import Interval, clopper_pearson, clustered_proportion, combined_proportions
+from retinabench.metrics.image_sets import operating_points
+from retinabench.metrics.intervals import Interval, clopper_pearson, clustered_proportion, combined_proportions
 from support.shared_inputs import answers
 
 
@@ -29,7 +29,7 @@ def test_clopper_pearson_agrees_with_scipy(counts, level):
 
 @given(st.sampled_from([0.0, 1.0]) | st.floats(1e-3, 0.999), st.floats(0.5, 500), st.floats(0.5, 0.999))
 def test_no_interval_is_without_width_or_beside_its_value(p, n, level):
-    for method in (proportions.jeffreys, clopper_pearson):
+    for method in (intervals.jeffreys, clopper_pearson):
         low, high = method(p * n, n, level)
         assert 0 <= low <= p + 1e-12
         assert p - 1e-12 <= high <= 1
@@ -39,7 +39,7 @@ def test_no_interval_is_without_width_or_beside_its_value(p, n, level):
 def test_fractional_successes_lie_between_whole_ones():
     """The fault of clopper_pearson(0.58, 7): its lower end was that of one success."""
     k = np.linspace(0, 7, 71)
-    for method in (proportions.jeffreys, clopper_pearson):
+    for method in (intervals.jeffreys, clopper_pearson):
         low, high = method(k, np.full(71, 7.0))
         np.testing.assert_allclose(low, 1 - high[::-1], atol=1e-12)
         low, high = low[1:-1], high[1:-1]
@@ -48,7 +48,7 @@ def test_fractional_successes_lie_between_whole_ones():
     assert clopper_pearson(0.58, 7)[0] == pytest.approx(stats.beta.ppf(0.025, 0.58, 7.42))
 
 
-@pytest.mark.parametrize(("exact", "method"), [(False, proportions.jeffreys), (True, clopper_pearson)])
+@pytest.mark.parametrize(("exact", "method"), [(False, intervals.jeffreys), (True, clopper_pearson)])
 def test_single_images_give_the_interval_of_independent_trials(exact, method):
     hit = np.arange(200) < 173
     found = clustered_proportion(hit, np.ones(200), np.arange(200), exact=exact)
@@ -139,7 +139,7 @@ def test_the_effective_number_by_hand():
     found = 4 / 3 * (2 * 0.75**2 + 0.25**2 + 1.25**2) / 64
     inverse = (2 * found / (5 / 8 * 3 / 8) + 2 / 4) / (2 + 2)
     z, t = stats.norm.ppf(0.975), stats.t.ppf(0.975, 3)
-    assert proportions.effective_images(y, np.ones(8), codes, 0.95) == pytest.approx((z / t) ** 2 / inverse)
+    assert intervals.effective_images(y, np.ones(8), codes, 0.95) == pytest.approx((z / t) ** 2 / inverse)
 
 
 def test_one_proportion_is_itself():
@@ -163,18 +163,18 @@ def test_newcombes_published_difference():
     """56 of 70 against 48 of 80 by Wilson's intervals: 0.2 [0.0524, 0.3339] (Newcombe, Stat. Med. 17:873, 1998, method 10)."""
     wilson = (stats.binomtest(k, n).proportion_ci(method="wilson") for k, n in ((56, 70), (48, 80)))
     a, b = (Interval(p, one.low, one.high) for p, one in zip((0.8, 0.6), wilson, strict=True))
-    found = proportions.difference_of(a, b)
+    found = intervals.difference_of(a, b)
     assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
 
 
 def test_a_share_is_the_root_of_the_interval():
     a, b = Interval(0.8, 0.7, 0.88), Interval(0.1, 0.06, 0.16)
-    found = proportions.share_of_two(a, b, 0.2, 0.8)
+    found = intervals.share_of_two(a, b, 0.2, 0.8)
     assert found.value == pytest.approx(0.16 / 0.24)
     for v, one, two, sign in ((found.low, 0.1, 0.06, -1), (found.high, 0.08, 0.04, 1)):
         ends = np.hypot((1 - v) * 0.2 * one, v * 0.8 * two)
         assert (1 - v) * 0.16 - v * 0.08 + sign * ends == pytest.approx(0, abs=1e-12)
-    assert np.isnan(proportions.share_of_two(Interval(0, 0, 0.1), Interval(0, 0, 0.1), 1, 1).value)
+    assert np.isnan(intervals.share_of_two(Interval(0, 0, 0.1), Interval(0, 0, 0.1), 1, 1).value)
 
 
 def test_combinations_of_correlated_eyes_cover():
@@ -218,7 +218,7 @@ def test_many_shares_have_the_intervals_of_each():
     success, weight = rng.choice([0.0, 0.9, 1.0], (4, 60), p=[0.05, 0.25, 0.7]), rng.random(60)
     success[3] = 0.9
     patient = np.repeat(np.arange(30), 2)
-    many = np.transpose(proportions.shares_with_ends(success, weight, np.arange(0, 60, 2)))
+    many = np.transpose(intervals.shares_with_ends(success, weight, np.arange(0, 60, 2)))
     for row, ends in zip(success, many, strict=True):
         assert ends.tolist() == pytest.approx(list(vars(clustered_proportion(row, weight, patient)).values()))
     # One of the three values away: the sum of two proportions, by hand.

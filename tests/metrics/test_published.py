@@ -210,19 +210,19 @@ def test_every_set_by_the_functions_of_the_released_code():
     found = score_sets(p, values, 5)
     assert list(found) == ["in_domain", "shifted", "joint", "balanced"]
     near = found["in_domain"]
-    assert near.auroc.value == pytest.approx(roc_auc_score(label[~far], prob[~far]))
-    assert near.accuracy.value == pytest.approx(np.mean((prob > 0.5)[~far] == label[~far]))
-    assert found["joint"]["ood_auroc"].value == pytest.approx(roc_auc_score(far, values))
+    assert near.scores["auroc"].value == pytest.approx(roc_auc_score(label[~far], prob[~far]))
+    assert near.scores["accuracy"].value == pytest.approx(np.mean((prob > 0.5)[~far] == label[~far]))
+    assert found["joint"].scores["ood_auroc"].value == pytest.approx(roc_auc_score(far, values))
     order = np.concatenate([np.flatnonzero(~far), np.flatnonzero(far)])
     rows = order[balanced_rows(far[order], 5)]
     curve = published.referral_curve(label[rows], prob[rows], values[rows], "accuracy")
-    assert found["balanced"]["referral_accuracy_area"].value == pytest.approx(curve.area)
+    assert found["balanced"].scores["referral_accuracy_area"].value == pytest.approx(curve.area)
     assert set(found["balanced"].scores) == {f"referral_{m}_area" for m in published.METRICS}
 
 
 def test_one_class_has_no_auroc_and_aptos_is_rebalanced():
     p = Predictions(["a", "b"], [0, 0], [0.1, 0.2])
-    entry = score_sets(p, np.array([0.1, 0.2]), 0)["in_domain"].auroc
+    entry = score_sets(p, np.array([0.1, 0.2]), 0)["in_domain"].scores["auroc"]
     assert np.isnan(entry.value)
     assert entry.to_dict() == {"value": None, "low": None, "high": None, "version": 1, "why": "one class only"}
     z = golden("aptos_rebalanced")

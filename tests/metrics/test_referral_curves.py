@@ -9,9 +9,9 @@ from sklearn import metrics
 
 from retinabench.core.errors import InputError
 from retinabench.metrics import ordered_pairs, referral_curves, weighted_images
+from retinabench.metrics.arrays import referral_curve
 from retinabench.metrics.ordered_pairs import Pairs
 from retinabench.metrics.referral_curves import METRICS, area_of, coarse_auprc_area, curve_of, values_on_grid
-from retinabench.metrics.scoring import referral_curve
 from retinabench.metrics.weighted_images import Cases, Weighted
 from support.shared_inputs import big, images
 

@@ -8,9 +8,8 @@ from scipy.special import expit, logit
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics import planning
-from retinabench.metrics.intervals import auroc_error
+from retinabench.metrics.intervals import auroc_error, clopper_pearson
 from retinabench.metrics.planning import Clusters, exact_power, images_for_power, intra_patient_correlation
-from retinabench.metrics.proportions import clopper_pearson
 
 
 def test_design_effects_by_hand():

@@ -9,9 +9,9 @@ import retinabench as rb
 from metrics.test_classification import predictions
 from retinabench.core.errors import InputError
 from retinabench.metrics import referral_curves
+from retinabench.metrics.arrays import Arrays, evaluate, predict
 from retinabench.metrics.image_sets import SetEvaluator, image_sets
 from retinabench.metrics.registry import ON_REQUEST, SCORES, ScoreSpec
-from retinabench.metrics.scoring import Arrays, evaluate, predict
 from retinabench.metrics.weighted_images import cluster_bootstrap
 from support.shared_inputs import CONTRACT
 

@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 from conftest import shared_path
 from retinabench.core.errors import InputError
 from retinabench.metrics import classification
-from retinabench.metrics.decisions import UNCERTAINTIES, binary_entropy, decompose, margin, referral_uncertainty
+from retinabench.metrics.image_sets import UNCERTAINTIES, binary_entropy, decompose, margin, referral_uncertainty
 from retinabench.metrics.referral_curves import METRICS, area_of, coarse_auprc_area
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, RankedImages, Weighted, is_positive

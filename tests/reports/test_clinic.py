@@ -6,7 +6,7 @@ import pytest
 import retinabench as rb
 from retinabench.reports import clinic
 from retinabench.reports.clinic import answer_sets, checklist, counts_table, rates_table, render, ungradable_table
-from retinabench.reports.toolkit.pages import macros
+from retinabench.reports.toolkit.tables import macros
 from support.reading_pages import printed, without_script
 from support.screened import screened
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.core.files import sha256
+from retinabench.core.errors import sha256
 from retinabench.metrics.guarantees.triage import within
 from retinabench.reports.guarantees import summary, write_certificate
 from support.browsers import check_page

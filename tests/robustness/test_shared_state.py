@@ -19,8 +19,8 @@ import pytest
 import retinabench as rb
 from retinabench.cli.main import run
 from retinabench.metrics.actions import FrozenRule
+from retinabench.metrics.arrays import Arrays
 from retinabench.metrics.guarantees.goals import Goal
-from retinabench.metrics.scoring import Arrays
 
 
 def drawn(seed=0, n=120, **more):

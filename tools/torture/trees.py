@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from retinabench.core.files import CHECKSUMS, read_checksums, verify
+from retinabench.core.errors import CHECKSUMS, read_checksums
+from retinabench.core.files import verify
 from torture.interpose import Plan
 from torture.running import Running, start
 from torture.verbs import Verb, make_inputs

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from retinabench.cli import main as cli
-from retinabench.core.errors import InputError
-from retinabench.core.files import sha256, write_json
+from retinabench.core.errors import InputError, sha256
+from retinabench.core.files import write_json
 
 if TYPE_CHECKING:
     from retinabench.metrics.guarantees.transfer import Transfer

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from retinabench.concepts.report.findings import ExaminationReport
     from retinabench.concepts.trained_answers import NetworkOptions
     from retinabench.core.errors import Progress
-    from retinabench.metrics.proportions import Interval
+    from retinabench.metrics.intervals import Interval
 
 
 bank_option = partial(cli.option, rich_help_panel="Images and their truth")

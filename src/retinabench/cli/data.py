@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from retinabench.cli import main as cli
-from retinabench.core.errors import InputError, Progress
+from retinabench.core.errors import InputError, Progress, described
 from retinabench.data.registry import DATASETS
 
 Source = Annotated[
@@ -192,7 +192,7 @@ def verify(
         for found in files.verify(folder):
             counts[found.state] += 1
             if found.state in ("damaged", "missing"):
-                cli.say(f"retinabench: {files.described(found)}", error=True)
+                cli.say(f"retinabench: {described(found)}", error=True)
         if counts.total() == before:
             raise InputError("holds no file to check", file=folder, hint="Name a folder that a command has written.")
     cli.say(

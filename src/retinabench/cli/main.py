@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 
 import typer
 
-from retinabench.core.errors import QUIET, Bars, InputError, Progress, WorkError, visible
-from retinabench.core.files import confirming, json_text, write_json
+from retinabench.core.errors import QUIET, Bars, InputError, Progress, WorkError, confirming, visible
+from retinabench.core.files import json_text, write_json
 from retinabench.core.subprocesses import keep_memory, sleeping_threads
 from retinabench.core.version import __version__
 

@@ -47,7 +47,7 @@ def counted(predictions: list[Predictions], per: str, scoring: Scoring) -> tuple
     """Return what is scored, images or patients, and how: patients have an uncertainty of their own."""
     if per == "image":
         return predictions, scoring
-    from retinabench.metrics.decisions import by_patient
+    from retinabench.metrics.patients import by_patient
 
     people = [by_patient(one, scoring.uncertainty, scoring.threshold) for one in predictions]
     return people, replace(scoring, uncertainty="own")
@@ -117,7 +117,7 @@ def score(
 
 
 def _compared(predictions: Predictions, scoring: Scoring, seed: int) -> dict[str, Rejections]:
-    from retinabench.metrics.decisions import compared_uncertainties
+    from retinabench.metrics.image_sets import compared_uncertainties
     from retinabench.metrics.scoring import frozen_threshold
 
     threshold = frozen_threshold(predictions, scoring.threshold).value

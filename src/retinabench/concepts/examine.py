@@ -32,7 +32,7 @@ from retinabench.concepts.report.page import write_report
 from retinabench.core.errors import QUIET, InputError, Progress, nearest
 from retinabench.core.files import write_json
 from retinabench.core.settings import read_toml
-from retinabench.metrics.decisions import DecisionThreshold
+from retinabench.metrics.image_sets import DecisionThreshold
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
 

@@ -1,7 +1,8 @@
-"""What a command says and refuses: its errors in one line, its progress, names and text of strangers, and the limits of what is read.
+"""What a command refuses and says: its errors in one line, damaged files, names, paths and text of strangers, the limits of what is read, and its progress.
 
 `InputError` is one that the user can correct (a file, a row, an option): exit code 2. `WorkError` is a failure with
-correct input (the disk is full, a loss became NaN): exit code 1.
+correct input (the disk is full, a loss became NaN): exit code 1. A file with a line in the `SHA256SUMS` beside it (see `core/files.py`) is
+refused where its content is another one; files without a line, such as those of older versions and of users' own tools, are read unchecked.
 
 | limits of | |
 |---|---|
@@ -21,20 +22,31 @@ correct input (the disk is full, a loss became NaN): exit code 1.
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import hashlib
 import io
 import json
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal
 
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 """Flag of `os.open` for files that are written in place: a link in an untrusted folder is not followed."""
+
+CHECKSUMS = "SHA256SUMS"
+_LINE = re.compile(r"([0-9a-f]{64})  ([^/]+)")
+MOST_READ = 1 << 30  # bytes of a folder that are read again at its end, the smallest files first
+ABSENT = "0" * 64  # a second accepted checksum before the first write of a file and while it is deleted
+_RESTORE = "Restore it from a copy, or delete {} and repeat the command that made it."
+_written: dict[Path, tuple[str, int]] | None = None  # file -> its SHA-256 and inode, while `confirming`
+State = Literal["whole", "damaged", "missing", "without checksum"]
+Sums = dict[str, tuple[str, ...]]
 
 
 class InputError(ValueError):
@@ -149,6 +161,124 @@ def told_apart(paths: Sequence[str | Path]) -> list[str]:
     return names
 
 
+@dataclass(frozen=True)
+class Checked:
+    """What was found of one file."""
+
+    path: Path
+    state: State
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def check(path: str | Path, hint: str | None = None, *, named: bool = False) -> Path:
+    """Return `path` if its content is what was written, or if no checksum is known. A link out of its folder is refused, unless the user names the file (`named`)."""
+    path = Path(path)
+    if not named:
+        kept_inside(path.parent, path)
+    if state(path) == "damaged":
+        problem = f"is damaged: its content is not what was written ({CHECKSUMS} lists another checksum)"
+        raise InputError(problem, file=path, hint=hint or _RESTORE.format(path.parent))
+    return path
+
+
+def state(path: Path) -> State:
+    """Compare a file with its line in the list."""
+    while True:
+        known = read_checksums(path.parent).get(path.name)
+        if known is None:
+            return "without checksum"
+        try:
+            # Reading a pipe, which a folder from elsewhere may hold, would never end.
+            found = sha256(path) if path.is_file() else ABSENT
+        except FileNotFoundError:
+            found = ABSENT
+        if found in known:
+            return "whole"
+        if read_checksums(path.parent).get(path.name) == known:  # otherwise it was replaced while it was read
+            return "missing" if found == ABSENT else "damaged"
+
+
+def read_checksums(folder: Path) -> Sums:
+    """Return name -> accepted checksums of a folder, empty without a list; two while a file is written or deleted, or where that was interrupted."""
+    path = folder / CHECKSUMS
+    sums: Sums = {}
+    try:
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return sums
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", file=path) from None
+    for number, line in enumerate(lines[:-1], start=1):
+        escaped = line.startswith("\\")
+        match = _LINE.fullmatch(line[escaped:])
+        if match is None:
+            raise _damaged_list(path, number)
+        name = match[2]
+        if escaped:
+            name = re.sub(r"\\(.)", lambda mark: {"n": "\n", "r": "\r"}.get(mark[1], mark[1]), name)
+        sums[name] = (*sums.get(name, ()), match[1])
+    if lines[-1] or not sums:
+        raise _damaged_list(path, len(lines))
+    return sums
+
+
+def _damaged_list(path: Path, row: int) -> InputError:
+    hint = "Restore it, or delete it: the files beside it are then read without a check."
+    return InputError("is damaged: not a list of checksums", file=path, row=row, hint=hint)
+
+
+@contextlib.contextmanager
+def confirming() -> Iterator[None]:
+    """Confirm at the end of the block that every file which this process wrote in it is still there, as it was written.
+
+    Up to `MOST_READ` bytes are read again, the smallest files first. Another process, such as a second copy of the command, may have replaced
+    a file by another whole one; it never changes a file in place.
+    """
+    global _written
+    _written = {}
+    try:
+        yield
+        for path in _written:
+            if not path.is_file():
+                raise WorkError(described(Checked(path, "missing")))
+        left = MOST_READ
+        for path in sorted(_written, key=lambda one: one.stat().st_size):
+            digest, inode = _written[path]
+            left -= path.stat().st_size
+            if left > 0 and sha256(path) != digest and (path.stat().st_ino == inode or state(path) == "damaged"):
+                raise WorkError(described(Checked(path, "damaged")))
+    finally:
+        _written = None
+
+
+def record_written(path: Path, content: Path | None, digest: str = "") -> None:
+    """Note the content that `path` has from now on; None: it, and what lies below it, is deleted on purpose."""
+    if _written is None or path.name.startswith(".lock"):
+        return
+    path = path.absolute()
+    if content is not None:
+        _written[path] = digest or sha256(content), content.stat().st_ino
+        return
+    for one in [one for one in _written if one.is_relative_to(path)]:
+        del _written[one]
+
+
+def disposable(path: Path) -> None:
+    """Note that anyone may delete a file at any time; `confirming` does not ask for it."""
+    record_written(path, None)
+
+
+def described(checked: Checked) -> str:
+    """Return one line about a file that is not whole, with what to do."""
+    what = "is damaged" if checked.state == "damaged" else "is missing"
+    return printable(f"{checked.path}: {what}. {_RESTORE.format(checked.path.parent)}")
+
+
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\ufff9-\ufffb]"
 )
@@ -218,7 +348,7 @@ Advance = Callable[[int], None]
 class Progress:
     """Where long work reports its progress; this one shows nothing."""
 
-    @contextmanager
+    @contextlib.contextmanager
     def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
         """Open a bar; the context yields ``advance(steps)``."""
         yield lambda steps: None
@@ -235,7 +365,7 @@ class Bars(Progress):
 
         self._console = Console(stderr=True, highlight=False)
 
-    @contextmanager
+    @contextlib.contextmanager
     def track(self, what: str, total: int, unit: str = "") -> Iterator[Advance]:
         """Open a bar that stays on the screen when done, and is removed where the work fails; yield its advance."""
         from rich import progress

@@ -1,10 +1,10 @@
-"""Atomic writing of files, and checksums that name damage.
+"""Atomic writing of files and of the list of their checksums, and the check of whole folders by it.
 
 Every file is written through `atomic_write`: a temporary file in the same folder is written, flushed to the disk and
 renamed. A reader, or a process that continues after `kill -9`, sees the old file or the new one. Files that commands read
 again are written with `checked=True`, which lists their checksum in `SHA256SUMS` beside them, before the rename: a kill between
 the two leaves a file whose checksum is listed, that of the old file or that of the new one. `sha256sum --check` reads that list
-too. Files without a line, such as those of older versions and of users' own tools, are read unchecked.
+too; `check` of `core/errors.py` compares one file with its line.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import functools
 import hashlib
 import json
 import os
-import re
 import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
-from retinabench.core.errors import InputError, WorkError, kept_inside, printable
+from retinabench.core import errors
+from retinabench.core.errors import CHECKSUMS, Checked, InputError, Sums, read_checksums, record_written, sha256
 from retinabench.core.results import JsonObject
 
 try:
@@ -33,88 +32,9 @@ try:
 except ImportError:  # Windows: two processes that write to one folder at once are then not kept apart
     fcntl = None  # type: ignore[assignment]
 
-CHECKSUMS = "SHA256SUMS"
-LINE = re.compile(r"([0-9a-f]{64})  ([^/]+)")
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}  # as `sha256sum` escapes names
 SEAL = "checksum"
-MOST_READ = 1 << 30  # bytes of a folder that are read again at its end, the smallest files first
 OLD = 3600.0  # seconds; longer than any write takes
-ABSENT = "0" * 64  # a second accepted checksum before the first write of a file and while it is deleted
-HINT = "Restore it from a copy, or delete {} and repeat the command that made it."
-_written: dict[Path, tuple[str, int]] | None = None  # file -> its SHA-256 and inode, while `confirming`
-State = Literal["whole", "damaged", "missing", "without checksum"]
-Sums = dict[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What was found of one file."""
-
-    path: Path
-    state: State
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def check(path: str | Path, hint: str | None = None, *, named: bool = False) -> Path:
-    """Return `path` if its content is what was written, or if no checksum is known. A link out of its folder is refused, unless the user names the file (`named`)."""
-    path = Path(path)
-    if not named:
-        kept_inside(path.parent, path)
-    if state(path) == "damaged":
-        problem = f"is damaged: its content is not what was written ({CHECKSUMS} lists another checksum)"
-        raise InputError(problem, file=path, hint=hint or HINT.format(path.parent))
-    return path
-
-
-def state(path: Path) -> State:
-    """Compare a file with its line in the list."""
-    while True:
-        known = read_checksums(path.parent).get(path.name)
-        if known is None:
-            return "without checksum"
-        try:
-            # Reading a pipe, which a folder from elsewhere may hold, would never end.
-            found = sha256(path) if path.is_file() else ABSENT
-        except FileNotFoundError:
-            found = ABSENT
-        if found in known:
-            return "whole"
-        if read_checksums(path.parent).get(path.name) == known:  # otherwise it was replaced while it was read
-            return "missing" if found == ABSENT else "damaged"
-
-
-def read_checksums(folder: Path) -> Sums:
-    """Return name -> accepted checksums of a folder, empty without a list; two while a file is written or deleted, or where that was interrupted."""
-    path = folder / CHECKSUMS
-    sums: Sums = {}
-    try:
-        lines = path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
-    except (FileNotFoundError, NotADirectoryError):
-        return sums
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror or error})", file=path) from None
-    for number, line in enumerate(lines[:-1], start=1):
-        escaped = line.startswith("\\")
-        match = LINE.fullmatch(line[escaped:])
-        if match is None:
-            raise _damaged_list(path, number)
-        name = match[2]
-        if escaped:
-            name = re.sub(r"\\(.)", lambda mark: {"n": "\n", "r": "\r"}.get(mark[1], mark[1]), name)
-        sums[name] = (*sums.get(name, ()), match[1])
-    if lines[-1] or not sums:
-        raise _damaged_list(path, len(lines))
-    return sums
-
-
-def _damaged_list(path: Path, row: int) -> InputError:
-    hint = "Restore it, or delete it: the files beside it are then read without a check."
-    return InputError("is damaged: not a list of checksums", file=path, row=row, hint=hint)
 
 
 def checksum_lines(sums: Mapping[str, tuple[str, ...]]) -> bytes:
@@ -132,7 +52,7 @@ def settled(folder: Path, sums: Sums, *, interrupted: bool = False) -> Sums:
         if (folder / name).is_file():
             now = sha256(folder / name) if len(digests) > 1 else digests[0]
             one[name] = (now,) if now in digests else digests
-        elif interrupted and ABSENT not in digests:
+        elif interrupted and errors.ABSENT not in digests:
             one[name] = digests
     return one
 
@@ -186,7 +106,7 @@ def verify(folder: Path) -> Iterator[Checked]:
         for name in sorted({*names, *sums} - {CHECKSUMS, "done"}):
             if name.startswith(".lock") or name.endswith((".part", ".claim")):  # a lock, or a temporary file
                 continue
-            found = state(here / name)
+            found = errors.state(here / name)
             if found != "whole" or (here / name).exists():
                 yield Checked(here / name, found)
 
@@ -196,62 +116,15 @@ def first_broken(folder: Path, *, content: bool = True) -> Checked | None:
     sums = read_checksums(folder)
     paths = [folder / name for name in sums]
     sizes = {path: path.stat().st_size if path.is_file() else 0 for path in paths}
-    left = MOST_READ if content else 0
+    left = errors.MOST_READ if content else 0
     for path in sorted(paths, key=lambda one: sizes[one]):
         left -= sizes[path]
         if not path.is_file():
-            if sums[path.name][-1] != ABSENT:
+            if sums[path.name][-1] != errors.ABSENT:
                 return Checked(path, "missing")
-        elif left > 0 and state(path) == "damaged":
+        elif left > 0 and errors.state(path) == "damaged":
             return Checked(path, "damaged")
     return None
-
-
-@contextlib.contextmanager
-def confirming() -> Iterator[None]:
-    """Confirm at the end of the block that every file which this process wrote in it is still there, as it was written.
-
-    Up to `MOST_READ` bytes are read again, the smallest files first. Another process, such as a second copy of the command, may have replaced
-    a file by another whole one; it never changes a file in place.
-    """
-    global _written
-    _written = {}
-    try:
-        yield
-        for path in _written:
-            if not path.is_file():
-                raise WorkError(described(Checked(path, "missing")))
-        left = MOST_READ
-        for path in sorted(_written, key=lambda one: one.stat().st_size):
-            digest, inode = _written[path]
-            left -= path.stat().st_size
-            if left > 0 and sha256(path) != digest and (path.stat().st_ino == inode or state(path) == "damaged"):
-                raise WorkError(described(Checked(path, "damaged")))
-    finally:
-        _written = None
-
-
-def _record(path: Path, content: Path | None, digest: str = "") -> None:
-    """Note the content that `path` has from now on; None: it, and what lies below it, is deleted on purpose."""
-    if _written is None or path.name.startswith(".lock"):
-        return
-    path = path.absolute()
-    if content is not None:
-        _written[path] = digest or sha256(content), content.stat().st_ino
-        return
-    for one in [one for one in _written if one.is_relative_to(path)]:
-        del _written[one]
-
-
-def disposable(path: Path) -> None:
-    """Note that anyone may delete a file at any time; `confirming` does not ask for it."""
-    _record(path, None)
-
-
-def described(checked: Checked) -> str:
-    """Return one line about a file that is not whole, with what to do."""
-    what = "is damaged" if checked.state == "damaged" else "is missing"
-    return printable(f"{checked.path}: {what}. {HINT.format(checked.path.parent)}")
 
 
 @contextlib.contextmanager
@@ -269,7 +142,7 @@ def atomic_write(path: str | Path, *, checked: bool = False) -> Iterator[IO[byte
             if os.name == "nt":
                 handle.close()  # Windows renames no open file
             digest = sha256(temporary) if checked else ""
-            _record(path, temporary, digest)
+            record_written(path, temporary, digest)
             if checked:
                 with list_locked(path.parent):
                     _list_checksum(path, digest)
@@ -333,7 +206,7 @@ def _list_checksum(path: Path, digest: str) -> None:
     """Accept the checksum that `path` is about to have, in addition to the one that it has; `ABSENT` for a deletion."""
     sums = read_checksums(path.parent)
     before = settled(path.parent, {path.name: sums[path.name]}) if path.name in sums else {}
-    there = (sha256(path),) if path.name not in sums and path.exists() else (ABSENT,)
+    there = (sha256(path),) if path.name not in sums and path.exists() else (errors.ABSENT,)
     sums[path.name] = tuple(dict.fromkeys((*before.get(path.name, there), digest)))
     _write_checksums(path.parent, sums)
 
@@ -342,7 +215,7 @@ def _write_checksums(folder: Path, sums: Sums) -> None:
     if sums:
         write_bytes(folder / CHECKSUMS, checksum_lines(sums))
     else:
-        _record(folder / CHECKSUMS, None)
+        record_written(folder / CHECKSUMS, None)
         (folder / CHECKSUMS).unlink(missing_ok=True)
 
 
@@ -356,7 +229,7 @@ def settle(folder: Path, *, interrupted: bool = False) -> None:
 
 def remove(path: Path) -> None:
     """Delete a file that was written with ``checked=True``, and its line in the list, or a folder; it may be missing."""
-    _record(path, None)
+    record_written(path, None)
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
         return
@@ -364,7 +237,7 @@ def remove(path: Path) -> None:
         if path.name not in read_checksums(path.parent):
             path.unlink(missing_ok=True)
             return
-        _list_checksum(path, ABSENT)
+        _list_checksum(path, errors.ABSENT)
         path.unlink(missing_ok=True)
         sums = read_checksums(path.parent)
         if sums.pop(path.name, None):  # otherwise the folder is gone as well
@@ -384,7 +257,7 @@ def claim(path: str | Path, content: Any) -> None:
             os.fsync(handle.fileno())
             with list_locked(path.parent):
                 if not path.exists():
-                    _record(path, own)
+                    record_written(path, own)
                     _list_checksum(path, sha256(own))
                     os.link(own, path)
     except FileExistsError:
@@ -420,10 +293,10 @@ def _abandoned(handle: IO[bytes]) -> bool:
 _sweep_once = functools.cache(sweep)  # before the first write of this process into a folder: listing it may take long
 
 
-def explain(error: OSError, path: Path) -> InputError | WorkError:
+def explain(error: OSError, path: Path) -> InputError | errors.WorkError:
     """Return the error, in one line with a hint, for an operating-system error about writing `path`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return WorkError(
+        return errors.WorkError(
             f"{path}: no space left on the disk. Free some space and repeat the command; "
             "finished work stays, and the command continues it."
         )
@@ -434,7 +307,7 @@ def explain(error: OSError, path: Path) -> InputError | WorkError:
     elif error.errno == errno.ENOENT:
         problem = "cannot be written: its folder is gone, or can hold no other"
     else:
-        return WorkError(f"{path}: {error.strerror or error}.")
+        return errors.WorkError(f"{path}: {error.strerror or error}.")
     return InputError(problem, file=path, hint="Choose another --out.")
 
 

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
-from retinabench.core.errors import InputError, nearest
-from retinabench.core.files import check
+from retinabench.core.errors import InputError, check, nearest
 from retinabench.core.results import JsonObject
 
 Content = TypeVar("Content")

@@ -24,8 +24,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from retinabench.core import files
-from retinabench.core.errors import InputError, WorkError
-from retinabench.core.files import check
+from retinabench.core.errors import CHECKSUMS, Checked, InputError, WorkError, check, described
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.core.subprocesses import refuse_import
@@ -70,9 +69,9 @@ class Workspace:
         """Raise an error where a file of the folder's list is missing or, if `content`, damaged."""
         broken = files.first_broken(self.folder, content=content)
         if broken is None and self.done and not self.manifest_path.is_file():
-            broken = files.Checked(self.manifest_path, "missing")
+            broken = Checked(self.manifest_path, "missing")
         if broken is not None:
-            raise error(files.described(broken))
+            raise error(described(broken))
 
     def manifest(self) -> JsonObject | None:
         """Return the manifest, or None for a new folder."""
@@ -116,7 +115,7 @@ class Workspace:
     def check_empty(self, allowed: Collection[str] = (), hint: str = "Choose another --out.") -> None:
         """Refuse a folder that has no manifest and holds files of something else; nothing is written."""
         # Files of a write that another process does now, or that was killed.
-        temporary = (f"{HOLDER.lstrip('.')}.", f"{self.file}.", files.CHECKSUMS)
+        temporary = (f"{HOLDER.lstrip('.')}.", f"{self.file}.", CHECKSUMS)
         found = [path.name for path in self.folder.glob("*")]  # first: another process may begin the folder meanwhile
         strangers = [
             name

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet
 
-from retinabench.core.errors import QUIET, InputError, Progress, csv_text, printable
-from retinabench.core.files import remove, state, sweep, write_bytes
+from retinabench.core.errors import QUIET, InputError, Progress, csv_text, printable, state
+from retinabench.core.files import remove, sweep, write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.core.subprocesses import in_processes
 from retinabench.core.workspace import Workspace

@@ -32,8 +32,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_serializer, model_validator
 
-from retinabench.core.errors import InputError, inside, kept_inside, printable
-from retinabench.core.files import atomic_write, check, write_bytes, write_json
+from retinabench.core.errors import InputError, check, inside, kept_inside, printable
+from retinabench.core.files import atomic_write, write_bytes, write_json
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.core.version import __version__

@@ -19,7 +19,7 @@ from pydantic import Field
 from scipy.special import expit
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.core.files import check as check_file
+from retinabench.core.errors import check as check_file
 from retinabench.core.files import sweep, write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.core.seeds import numpy_generator

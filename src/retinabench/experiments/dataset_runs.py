@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data import Dataset as TorchDataset
 
-from retinabench.core.errors import QUIET, Bars, InputError
-from retinabench.core.files import check
+from retinabench.core.errors import QUIET, Bars, InputError, check
 from retinabench.core.results import JsonObject
 from retinabench.data.dataset import MODERATE, SPLITS, Records, Rows, make_records, referable
 from retinabench.data.loader import Augment, Batches, unchanged

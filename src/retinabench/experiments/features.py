@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from retinabench.core.errors import QUIET, InputError, Progress
-from retinabench.core.files import atomic_write, check
+from retinabench.core.errors import QUIET, InputError, Progress, check
+from retinabench.core.files import atomic_write
 from retinabench.core.results import JsonObject
 from retinabench.core.workspace import Workspace, first_difference
 from retinabench.data.dataset import Rows

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from retinabench.core.errors import QUIET, InputError, Progress
-from retinabench.core.files import check, explain, sealed, unsealed
+from retinabench.core.errors import QUIET, InputError, Progress, check
+from retinabench.core.files import explain, sealed, unsealed
 from retinabench.core.results import JsonObject
 from retinabench.experiments.engines.scheduler import State
 

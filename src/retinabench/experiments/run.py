@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from retinabench.core.errors import QUIET, DivergedError, InputError, Progress
-from retinabench.core.files import check, write_json
+from retinabench.core.errors import QUIET, DivergedError, InputError, Progress, check
+from retinabench.core.files import write_json
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
@@ -38,7 +38,7 @@ from retinabench.methods.training import distributed
 from retinabench.methods.training.likelihood import Likelihood
 from retinabench.methods.training.posterior import Posterior, UncertaintyPosterior, fingerprint, precision
 from retinabench.methods.training.prediction import predict_rows
-from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.image_sets import referral_uncertainty
 from retinabench.models.build import build_model, check_size, check_takes_tables
 from retinabench.models.foreign import source_of
 from retinabench.models.settings import SCALES

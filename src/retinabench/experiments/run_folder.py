@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from retinabench.core.errors import InputError
-from retinabench.core.files import check
+from retinabench.core.errors import InputError, check
 from retinabench.core.settings import Frozen, read_checked
 from retinabench.data.loader import ImageSource
 from retinabench.data.prepared import PreparedSettings, open_prepared

@@ -14,8 +14,7 @@ from PIL import Image
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from retinabench.core.errors import QUIET, InputError, Progress
-from retinabench.core.files import check
+from retinabench.core.errors import QUIET, InputError, Progress, check
 from retinabench.data.prepared import Prepared
 from retinabench.inspection import alignment
 from retinabench.inspection.alignment import FREQUENCIES, RADII, SMALLEST, Alignment, Spectrum, align, detail_of

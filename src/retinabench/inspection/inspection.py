@@ -26,9 +26,8 @@ from retinabench.data.dataset import SPLITS, Records, referable
 from retinabench.data.prepared import Prepared
 from retinabench.inspection import duplicates
 from retinabench.inspection.duplicates import LEAST, CopyGroup, OriginalFiles, Pixels, duplicate_groups, original_files
-from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.pages import Finding
-from retinabench.reports.toolkit.tables import join_names
+from retinabench.reports.toolkit.tables import join_names, macros
 
 GRADES = ("no retinopathy", "mild", "moderate", "severe", "proliferative")
 LABELS = ("not referable", "referable")
@@ -226,7 +225,7 @@ def inspect_data(data: Prepared, *, read_images: bool, progress: Progress = QUIE
 
 def findings(found: Inspection) -> Iterator[Finding]:
     """Yield what a user of the data set must know: copies, patients, bad files, outliers; see `templates/findings.j2`."""
-    say = pages.macros("findings.j2", package="retinabench.inspection")
+    say = macros("findings.j2", package="retinabench.inspection")
 
     def finding(name: str, mood: str, *facts: object) -> Finding:
         lead, _, text = str(getattr(say, name)(*facts)).strip().partition("|")

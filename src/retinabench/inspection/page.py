@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from retinabench.core import files as atomic_files
-from retinabench.core.errors import QUIET, InputError, Progress
-from retinabench.core.files import check, check_writable
+from retinabench.core.errors import QUIET, InputError, Progress, check
+from retinabench.core.files import check_writable
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
@@ -28,8 +28,8 @@ from retinabench.inspection.inspection import Inspection, Outlier, findings, ins
 from retinabench.predictions.io import read_predictions
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit import tables as toolkit
-from retinabench.reports.toolkit.pages import Fact, counted
-from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, NumberFormat, Row, Table, plain
+from retinabench.reports.toolkit.pages import Fact
+from retinabench.reports.toolkit.tables import Block, Cell, Column, NumberFormat, Row, Table, counted, plain
 
 COLUMNS, ROWS = 6, 4
 SIDE, LINE, GAP = 160, 15, 10
@@ -193,7 +193,7 @@ def _copies(found: Inspection) -> Table:
             texts = (" / ".join(dict.fromkeys((one, other))), f"{first} / {second}", evidence(pair))
             how = pair.alignment
             numbers = (1.0,) * 3 if how is None else (how.correlation, how.quarter, how.blurred)
-            cells = [*map(Cell, texts), *(Cell.number(number, form=THREE_DIGITS) for number in numbers)]
+            cells = [*map(Cell, texts), *(Cell.number(number, form=toolkit.THREE_DIGITS) for number in numbers)]
             rows.append(Row(toolkit.join_names([str(image_id[row]) for row in pair.rows]), cells))
     texts = ("Splits", f"{found.classes.noun.capitalize()}s", "Evidence")
     return _table("Images", "Copies", texts, ("Correlation", "In blocks", "Blurred"), rows, COPIES_NOTE)

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from retinabench.core.errors import InputError, nearest
-from retinabench.metrics.image_sets import Scores
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.scoring import Rules, score
+from retinabench.metrics.scoring import Rules, Scores, score
 from retinabench.predictions.columns import GRADES
 from retinabench.predictions.table import Predictions
 

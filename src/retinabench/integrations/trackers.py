@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from retinabench.core.errors import QUIET, Advance, InputError, Progress, WorkError, nearest
-from retinabench.core.files import check, disposable, explain, write_bytes, write_json
+from retinabench.core.errors import QUIET, Advance, InputError, Progress, WorkError, check, disposable, nearest
+from retinabench.core.files import explain, write_bytes, write_json
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import flat, read_checked
 from retinabench.metrics.scoring import score

@@ -31,8 +31,8 @@ from retinabench.core.errors import InputError, csv_text
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import read_checked
 from retinabench.metrics.clinical.groups import group_labels
-from retinabench.metrics.decisions import ABOVE_HALF, UNCERTAINTIES, FrozenThreshold, gradable, referral_uncertainty
 from retinabench.metrics.guarantees.goals import Goal, Per
+from retinabench.metrics.image_sets import ABOVE_HALF, UNCERTAINTIES, FrozenThreshold, gradable, referral_uncertainty
 from retinabench.metrics.weighted_images import Bools, Floats
 from retinabench.predictions.check import own_patients
 from retinabench.predictions.table import Predictions

@@ -22,8 +22,8 @@ from scipy.special import expit, logit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, json_content, vars_of
-from retinabench.metrics.intervals import FEWEST_ERRORS, FEWEST_WRONG, HALF, patients_of, scaled_interval
-from retinabench.metrics.proportions import Interval, binary, clustered_proportion
+from retinabench.metrics import intervals
+from retinabench.metrics.intervals import Interval, binary, clustered_proportion, patients_of, scaled_interval
 from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Weighted, cluster_codes, stacked
 
 Of = Literal["top_label", "positive_class"]
@@ -213,7 +213,7 @@ def calibration_error_interval(w: Weighted, level: float = 0.95, *, of: Of = "po
     have shown as much. Few patients with a wrong prediction decide the error, and it has no interval where fewer than `FEWEST_WRONG` have one, or a right one.
     """
     sums = w.derived(_PatientSums, of)
-    if not sums.known.any() or patients_of(w, "errors") < FEWEST_WRONG:
+    if not sums.known.any() or patients_of(w, "errors") < intervals.FEWEST_WRONG:
         return float("nan"), float("nan")
     square, share, gap = sums.square, sums.share, sums.gap
     values, vectors = np.linalg.eigh(sums.scatter())
@@ -388,7 +388,7 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, Interval]:
     ratio /= max(float(w.weight @ cases.prob), 1e-300)
     degrees = patients_of(w, "classes") - 1
     wrong = len(np.unique(cases.patient[(w.weight > 0) & ((cases.prob > 0.5) != cases.label)]))
-    of_fits = min(degrees, wrong - 1) if wrong >= FEWEST_ERRORS else 0
+    of_fits = min(degrees, wrong - 1) if wrong >= intervals.FEWEST_ERRORS else 0
     limits = [((-np.inf, np.inf), of_fits)] * 3 + [((0.0, np.inf), degrees)]
     found = {
         name: Interval(value, *scaled_interval(value, float(error), bounds, free, level))
@@ -397,7 +397,10 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, Interval]:
     if math.isfinite(found["slope"].low):
         mean, curvature = logistic_curvature(w, design, fit, 0.0)
         turned = design @ np.linalg.pinv(curvature)[1] * (1 - cases.label - mean) * (float(w.total) / patients)
-        lower, wider = HALF * float(w.mean(turned)), math.hypot(errors[1], math.sqrt(HALF * float(w.mean(turned**2))))
+        lower, wider = (
+            intervals.HALF * float(w.mean(turned)),
+            math.hypot(errors[1], math.sqrt(intervals.HALF * float(w.mean(turned**2)))),
+        )
         low, _ = scaled_interval(line.slope + min(lower, 0.0), wider, (-np.inf, np.inf), of_fits, level)
         found["slope"] = replace(found["slope"], low=low)
     return found

@@ -19,14 +19,14 @@ import numpy as np
 from retinabench.core.errors import InputError, shown
 from retinabench.core.results import Document, IntervalRow, Row, Tabular, draw_intervals
 from retinabench.core.seeds import numpy_generator
-from retinabench.metrics.decisions import ABOVE_HALF, DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
-from retinabench.metrics.image_sets import PLOTTED, SET_LABELS, SETS, check_known
-from retinabench.metrics.intervals import holm, min_p
+from retinabench.metrics import image_sets
+from retinabench.metrics.image_sets import SET_LABELS, SETS, DecisionThreshold, FrozenThreshold, check_known
+from retinabench.metrics.intervals import Interval
+from retinabench.metrics.p_values import holm, min_p
 from retinabench.metrics.paired import LEVEL, Methods, OnSet, Side, Wanted, notes_on, paired_sets, places, ranks
-from retinabench.metrics.proportions import Interval
 from retinabench.metrics.published import score_sets
 from retinabench.metrics.registry import SCORES
-from retinabench.metrics.scoring import Rules, ScoreSettings, frozen_threshold
+from retinabench.metrics.scoring import PLOTTED, Rules, ScoreSettings, frozen_threshold
 from retinabench.metrics.weighted_images import Floats, check_level, percentile_interval
 from retinabench.predictions.table import Predictions, Subsets, align, seeds_of
 
@@ -130,7 +130,7 @@ class Comparison(Tabular, Document):
     level: float
     sets: Mapping[str, SetComparison]
     notes: tuple[str, ...] = ()
-    thresholds: tuple[FrozenThreshold, ...] = (ABOVE_HALF, ABOVE_HALF)
+    thresholds: tuple[FrozenThreshold, ...] = (image_sets.ABOVE_HALF, image_sets.ABOVE_HALF)
     margin: float | None = None
 
     _schema, _optional = "retinabench.comparison/1", ("margin",)
@@ -166,7 +166,7 @@ def compare(
     scores: Sequence[str] | None = None,
     sets: Sequence[str] | None = None,
     uncertainty: str = "auto",
-    threshold: DecisionThreshold | float | str = DEFAULT,
+    threshold: DecisionThreshold | float | str = image_sets.DEFAULT,
     level: float = 0.95,
     margin: float | None = None,
 ) -> Comparison:
@@ -276,13 +276,13 @@ def _two_names(a: Sequence[Predictions], b: Sequence[Predictions]) -> tuple[str,
 def _published(
     files: Sequence[Predictions], rows: Sequence[range], scores: Sequence[str] | None, uncertainty: str, seed: int
 ) -> dict[str, SetComparison]:
-    tables = [score_sets(one, referral_uncertainty(one, uncertainty, exact=True)[0], seed) for one in files]
+    tables = [score_sets(one, image_sets.referral_uncertainty(one, uncertainty, exact=True)[0], seed) for one in files]
     table = {}
     for name, first in tables[0].items():
         found = {}
         for score, entry in first.scores.items():
             if scores is None or score in scores:
-                a, b = (float(np.mean([tables[k][name][score].value for k in own])) for own in rows)
+                a, b = (float(np.mean([tables[k][name].scores[score].value for k in own])) for own in rows)
                 why = None if np.isfinite(a - b) else "one class only"
                 found[score] = Difference(a, b, a - b, version=entry.version, why=why)
         table[name] = SetComparison(first.images, first.patients, first.positives, found)

@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.clinical.groups import group_labels
-from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.image_sets import referral_uncertainty
 from retinabench.metrics.weighted_images import Bools, Floats
 from retinabench.predictions.check import own_patients, refuse_alike
 from retinabench.predictions.columns import LABELLED

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document
-from retinabench.metrics import intervals, weighted_images
-from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics import intervals, registry, weighted_images
+from retinabench.metrics.intervals import Interval, clustered_proportion
 from retinabench.metrics.referral_curves import area_of, values_on_grid
 from retinabench.metrics.registry import ScoreSpec, ScoreValue
 from retinabench.metrics.weighted_images import Bools, Cases, Floats, Index, Weighted
@@ -265,7 +265,7 @@ def _severe_counts(w: Weighted) -> tuple[Bools, Floats]:
     return _cases(w).called_grade == 0, w.weight * (_cases(w).grade >= SEVERE)
 
 
-def _share_of(w: Weighted, counts: intervals.Counts) -> Floats:
+def _share_of(w: Weighted, counts: registry.Counts) -> Floats:
     hit, weight = counts(w)
     return weighted_images.ratio((weight * hit.astype(np.float64)).sum(axis=-1), weight.sum(axis=-1))
 
@@ -279,25 +279,25 @@ def _pseudo_kappa(w: Weighted) -> intervals.Moments:
 
 def _pseudo_loss(w: Weighted, name: str, *, area: bool = False) -> intervals.Moments:
     """A patient is added who has the grades that are predicted worst."""
-    return intervals.pseudo_of_losses(w, _cases(w).losses[name].max(axis=1), area=area)
+    return registry.pseudo_of_losses(w, _cases(w).losses[name].max(axis=1), area=area)
 
 
 def _loss(name: str, label: str, unit: str = "", largest: float = np.inf) -> ScoreSpec:
-    interval = intervals.Loss(partial(_pseudo_loss, name=name), 0.0, largest)
+    interval = registry.Loss(partial(_pseudo_loss, name=name), 0.0, largest)
     return _score(name, label, "lower", unit, 1, partial(_mean_loss_of, name=name), interval=interval)
 
 
-def _share(name: str, label: str, direction: Literal["higher", "lower"], counts: intervals.Counts) -> ScoreSpec:
+def _share(name: str, label: str, direction: Literal["higher", "lower"], counts: registry.Counts) -> ScoreSpec:
     return _score(
-        name, label, direction, "", 1, partial(_share_of, counts=counts), interval=intervals.Proportion(counts)
+        name, label, direction, "", 1, partial(_share_of, counts=counts), interval=registry.Proportion(counts)
     )
 
 
-_AREA = intervals.Loss(partial(_pseudo_loss, name="grade_error", area=True), 0.0, 4.0)
+_AREA = registry.Loss(partial(_pseudo_loss, name="grade_error", area=True), 0.0, 4.0)
 _BUILTIN = (
     _score(
         "quadratic_kappa", "Quadratic weighted kappa", "higher", "", 1, quadratic_kappa_of,
-        interval=intervals.Loss(_pseudo_kappa, 1.0, 2.0),
+        interval=registry.Loss(_pseudo_kappa, 1.0, 2.0),
     ),
     _share("grade_accuracy", "Grade accuracy", "higher", _right_counts),
     _loss("grade_error", "Error in grades", largest=4.0),
@@ -371,11 +371,11 @@ def grade_scores(
     diseased = len(np.unique(images.patient[images.grade >= 2]))
     for spec, value, column in zip(_BUILTIN, point.tolist(), draws.T, strict=False):
         if not np.isfinite(value):
-            ends = intervals.Ends(why=_UNDEFINED[spec.name])
+            ends = registry.Ends(why=_UNDEFINED[spec.name])
         elif spec.name == "quadratic_kappa" and diseased < FEWEST:
-            ends = intervals.Ends(why=_FEW if bootstrap else None)
+            ends = registry.Ends(why=_FEW if bootstrap else None)
         else:
-            ends = spec.interval.ends([whole], value, column, level) if bootstrap else intervals.Ends()
+            ends = spec.interval.ends([whole], value, column, level) if bootstrap else registry.Ends()
         scores[spec.name] = ScoreValue(value, ends.low, ends.high, spec.version, ends.why)
     pairs = [(cases.grade == true, [cases.called_grade == called for called in EVERY]) for true in EVERY]
     confusion = np.array([[int((true & called).sum()) for called in row] for true, row in pairs])

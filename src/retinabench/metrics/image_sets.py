@@ -1,9 +1,28 @@
-"""The four sets of a predictions file: how their images are weighted, their scores, the verdict against the baseline, and the bootstrap replicates.
+"""What of a file is scored: the uncertainty that orders referral, the thresholds of calling and referring, the sets of images, and their replicates.
 
-`score`, `report`, `compare`, `leaderboard` and `site` ask for the same replicates of the same file. They are
-written into a folder of the user, and read if everything that they depend on is equal: the images of the set, the patients that are
-drawn, the seed, the number of replicates, the score, and the source code of the metrics. A file's name holds the checksum of
-its content; the replicates of a damaged file are computed and written again.
+With p_s the probability of posterior sample s, p = mean_s p_s, and H(p) = -p ln p - (1-p) ln(1-p) the entropy of a yes/no answer, the uncertainties of an
+image are, in nats:
+
+| name | formula | misleads when |
+|---|---|---|
+| `total` (default) | H(p) | compared with max probability or sqrt(p(1-p)): the ranking is the same |
+| `aleatoric` | mean_s H(p_s) | the samples agree for the wrong reason |
+| `epistemic` | total - aleatoric | there is one sample: it is 0 and the referral random |
+| `variance` | mean_s (p_s - p)^2, unitless | as epistemic |
+| `max_probability` | 1 - max(p, 1-p), unitless | as total |
+| `margin` | exp(-abs(logit p - logit t)), t the decision threshold | t is not the cost of a false alarm over that of a miss |
+| `own` | the file's column `uncertainty`, any scale | its sign is turned: the largest is referred first |
+| NAME | the file's column `uncertainty_NAME`, any scale | as own |
+
+Total, the maximum probability and the standard deviation sqrt(p(1-p)) are one ranking: they all order images by
+|p - 1/2|, also where the decision is made at another threshold t; the margin is largest at t, where the model's decision
+changes (at t = 1/2 it is that same ranking). Only epistemic, aleatoric and variance depend on how the samples
+differ, which needs more than one of them.
+
+An image is positive where its probability is at least the threshold; the default, 0.5, keeps the rule of the papers: above 0.5. Nothing is interpolated:
+every operating point is reached by a threshold.
+
+Source: Depeweg et al., ICML 2018; Filos et al. 2019; Band et al. 2021 (Retina Benchmark), equations 1 and 2.
 """
 
 from __future__ import annotations
@@ -12,43 +31,33 @@ import contextlib
 import functools
 import hashlib
 import io
-import json
+import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlog1py, xlogy
 
-from retinabench.core.errors import InputError, WorkError, nearest, shown
-from retinabench.core.files import check, disposable, write_bytes
-from retinabench.core.results import (
-    Document,
-    IntervalRow,
-    JsonObject,
-    Row,
-    Tabular,
-    draw_intervals,
-    json_content,
-    vars_of,
-)
-from retinabench.metrics.calibration import SetCalibration
+from retinabench.core.errors import InputError, WorkError, check, disposable, nearest
+from retinabench.core.files import write_bytes
+from retinabench.core.results import JsonObject, number_text
+from retinabench.metrics import weighted_images
 from retinabench.metrics.classification import balanced_weight
-from retinabench.metrics.decisions import ABOVE_HALF, FrozenThreshold
-from retinabench.metrics.grades import GradeScores
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval, binary, finite_or_none
 from retinabench.metrics.referral_curves import coarse_auprc_area
-from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import Cases, Floats, Index, Weighted, cluster_bootstrap, cluster_codes
+from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.weighted_images import EPS, Bools, Cases, Floats, Index, Weighted, cluster_bootstrap
+from retinabench.predictions.check import Check
 from retinabench.predictions.table import Predictions
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from retinabench.predictions.values import GRADABLE, gradable_rows
 
 VARIABLE = "RETINABENCH_CACHE"
 WORTH_KEEPING = 2**19  # Numbers in all replicates: what is computed faster than read is not kept.
@@ -60,219 +69,340 @@ PER_IMAGE, PER_PATIENT = "per image", "per patient"
 PER_IMAGE_OF_A_RANDOM_PATIENT = "per image of a random patient"
 """Denominators of rates: images, patients, or images of which each patient's together count as 1."""
 
-PLOTTED = ("auroc", "accuracy", "failure_auroc", "referral_accuracy_area", "brier")
-"""Scores that `plot` draws unless others are named: all between 0 and 1."""
-
-SCHEMA = "retinabench.scores/1"
 REFERRED = (0.0, 0.5, 0.7)  # Fractions referred at which `referral` and `retained` are given.
-Kind = Literal[
-    "one class", "inverted", "never positive", "always positive", "not useful", "probabilities", "not shown", "informative", "useful"
-]  # fmt: skip
-
-POOR = 0.7
-"""An AUROC below this is called poor discrimination (Hosmer, Lemeshow and Sturdivant, Applied logistic regression, 2013)."""
-
-FEW_PATIENTS = 10  # Fewer patients with disease than this say little about sensitivity.
+DIGITS = 12
 
 
-@dataclass(frozen=True)
-class PriorCorrection(Document):
-    """The scores after every log odds is moved by `offset`, as class weights in training move it, so that as many images are positive as predicted."""
-
-    offset: float
-    chosen_on: str
-    accuracy: float
-    sensitivity: float
-    brier_skill: float
-    ece_positive_class: float
+def binary_entropy(p: ArrayLike) -> Floats:
+    """H(p) = -p ln p - (1-p) ln(1-p) in nats, any shape; 0 ln 0 = 0, nothing is clipped. At most ln 2 = 0.6931."""
+    p = np.asarray(p, np.float64)
+    return np.asarray(-(xlogy(p, p) + xlog1py(1 - p, -p)))
 
 
 @dataclass(frozen=True)
-class Baseline(Document):
-    """The baseline of a set and what the model adds to it, per image.
+class Uncertainty:
+    """Per image, all (N,): predictive mean, and its uncertainties (nats; `variance` and `max_probability` unitless)."""
 
-    The baseline predicts the same for every image, that of the larger class ("not referable" below a prevalence of one
-    half), and for probabilities the prevalence of the set. A model below it is worse than no model.
+    mean: Floats
+    total: Floats
+    aleatoric: Floats
+    epistemic: Floats
+    variance: Floats
+    max_probability: Floats
 
-    `baseline` in the JSON of `score` holds the larger class and its accuracy, `net_benefit_gain`, `brier_skill`, `positive_patients`, and
-    `corrected`, the same model with every log odds moved by `offset` so that as many images are positive as predicted. `judge` turns them into a verdict;
-    `docs/clinic.md` lists every verdict with its rule.
+
+def decompose(probs: ArrayLike) -> Uncertainty:
+    """Split the uncertainty of (N, S) or (N,) probabilities; formulas at the top of this file.
+
+    `variance` is the population variance (ddof 0); `max_probability` is 1 - max(p, 1-p), in [0, 1/2]. Epistemic is
+    never clipped: with equal samples it is 0 up to rounding, which can be negative by 1e-16.
     """
-
-    answer: str
-    accuracy: float
-    net_benefit_gain: Interval
-    brier_skill: Interval
-    positive_patients: int
-    threshold: float
-    corrected: PriorCorrection | None
+    probs = np.asarray(probs, np.float64)
+    samples = probs[:, None] if probs.ndim == 1 else probs
+    mean = samples.mean(axis=1)
+    total, aleatoric = binary_entropy(mean), binary_entropy(samples).mean(axis=1)
+    return Uncertainty(mean, total, aleatoric, total - aleatoric, samples.var(axis=1), 1 - np.maximum(mean, 1 - mean))
 
 
-def judge(
-    *, sensitivity: Interval, specificity: Interval, auroc: Interval, net_benefit_gain: Interval, brier_skill: Interval
-) -> Kind:
-    """Say in one word what a model is worth against the baseline: *useful* by its decisions, *informative* by its probabilities; each claim needs its interval."""
-    if not (np.isfinite(sensitivity.value) and np.isfinite(specificity.value)):
-        return "one class"
-    if _below(auroc, 0.5):
-        return "inverted"
-    if sensitivity.value == 0:
-        return "never positive"
-    if specificity.value == 0:
-        return "always positive"
-    if _below(net_benefit_gain, 0) and _below(brier_skill, 0):
-        return "not useful" if auroc.value < POOR else "probabilities"
-    if _above_zero(net_benefit_gain):
-        return "useful"
-    return "informative" if _above_zero(brier_skill) else "not shown"
+def margin(prob: ArrayLike, threshold: float) -> Floats:
+    """Return how near probabilities are to the decision threshold: exp(-|logit p - logit t|).
+
+    That is the odds of the one over the odds of the other, the smaller over the larger. The threshold is clipped to
+    [1e-15, 1 - 1e-15].
+    """
+    p, t = np.asarray(prob, np.float64), min(max(threshold, EPS), 1 - EPS)
+    with np.errstate(divide="ignore", over="ignore"):
+        ratio = p / (1 - p) * ((1 - t) / t)
+        return np.minimum(ratio, 1 / ratio)
 
 
-def _below(one: Interval, bound: float) -> bool:
-    return bool((one.high if np.isfinite(one.high) else one.value) < bound)
+UNCERTAINTIES = ("total", "epistemic", "aleatoric", "variance", "max_probability", "margin")
 
 
-def _above_zero(one: Interval) -> bool:
-    return bool((one.low if np.isfinite(one.low) else one.value) > 0)
+def gradable(images: Predictions) -> Bools:
+    """(N,) whether an image can be graded, as its column `gradable` says."""
+    return gradable_rows(Check(images.source), images.subgroups.get(GRADABLE), len(images))
+
+
+def referral_uncertainty(
+    predictions: Predictions, name: str = "auto", *, exact: bool = False, threshold: float = 0.5
+) -> tuple[Floats, str]:
+    """Return the values that order the referral, the largest first, and the name of what they are.
+
+    Of several names, separated by commas, the first one orders. Computed values keep 12 significant digits (epistemic: of the total), unless `exact`: p = 0.3 and p = 0.7 are equally
+    uncertain, and equal samples have no epistemic uncertainty, but in floating point their values differ in the 16th digit, and
+    an order made of rounding errors would look like information. A user's own column is taken as it is.
+    """
+    name = name.partition(",")[0]
+    if name == "auto":
+        # The entropy is largest at one half, and says little about decisions at another threshold.
+        name = ("total" if threshold == 0.5 else "margin") if predictions.uncertainty is None else "own"
+    if name == "own":
+        if predictions.uncertainty is None:
+            hint = f"Add the column, or choose one of: {', '.join(UNCERTAINTIES)}."
+            raise InputError("is missing", file=predictions.source, column="uncertainty", hint=hint)
+        return np.asarray(predictions.uncertainty, np.float64), name
+    if name in predictions.uncertainties:
+        return np.asarray(predictions.uncertainties[name], np.float64), name
+    if name not in UNCERTAINTIES:
+        valid = ("auto", "own", *UNCERTAINTIES, *predictions.uncertainties)
+        raise InputError(f"unknown uncertainty '{name}'", hint=nearest(name, valid))
+    if name == "margin":
+        values = margin(predictions.prob, threshold)
+        return values if exact else significant(values), name
+    if name in ("total", "max_probability"):  # of the mean alone
+        mean = predictions.prob
+        values = scale = binary_entropy(mean) if name == "total" else 1 - np.maximum(mean, 1 - mean)
+    else:
+        parts = decompose(predictions.probs)
+        values = getattr(parts, name)
+        scale = parts.total if name == "epistemic" else values
+    return values if exact else significant(values, scale), name
+
+
+def compared_uncertainties(predictions: Predictions, asked: str = "auto") -> list[str]:
+    """Return the uncertainties to compare, those in `asked`, or for `auto` all columns `uncertainty_NAME`; none where there is one and no folds."""
+    names = asked.split(",")
+    if asked == "auto" and predictions.uncertainties:
+        names = [*(["own"] if predictions.uncertainty is not None else []), *predictions.uncertainties]
+    return names if len(names) > 1 or predictions.fold is not None else []
+
+
+def significant(values: Floats, scale: Floats | None = None) -> Floats:
+    """Keep `DIGITS` digits of each value (N,), counted from the first digit of its scale."""
+    scale = values if scale is None else scale
+    with np.errstate(divide="ignore"):
+        place = np.where(scale > 0, np.floor(np.log10(scale)), 0.0)
+    unit = 10.0 ** np.maximum(place - DIGITS + 1, -300)
+    return np.asarray(np.round(values / unit) * unit + 0.0)
+
+
+Rule = Literal["value", "youden", "sensitivity", "specificity"]
+Split = Literal["", "validation", "test"]
+DEFAULT = 0.5
+ABOVE_ONE = float(np.nextafter(1, 2))  # A threshold that no probability reaches.
+_FORM = re.compile(r"(youden|sensitivity|specificity)(?:=([^@]*))?(?:@(.*))?", re.IGNORECASE)
+_HINT = (
+    "Give a probability such as 0.3, or youden, sensitivity=0.85 or specificity=0.9, "
+    "each with @validation or @test where it matters on which images it is chosen."
+)
+
+
+def operating_points(label: ArrayLike, prob: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """(thresholds, sensitivity, specificity), each (D + 1,): infinity, then the D distinct values from the top; NaN throughout for an absent class."""
+    y, p = binary(label, "label"), np.asarray(prob, np.float64)
+    if p.shape != y.shape or not np.isfinite(p).all():
+        raise InputError(f"needed are {len(y)} finite numbers, one per label", column="prob")
+    ranking = weighted_images.RankedImages(p)
+    tp, fp = (ranking.cumulate(one.astype(np.float64)) for one in (y, ~y))
+    with np.errstate(invalid="ignore"):
+        # Counted, not subtracted: 1 - 0.2 is not 0.8 to the last bit, and a goal of 0.8 would be missed.
+        return np.append(np.inf, ranking.values), tp / np.sum(y), (np.sum(~y) - fp) / np.sum(~y)
 
 
 @dataclass(frozen=True)
-class SetScores(Tabular, Document):
-    """The scores of one set, by attribute (`.auroc`) and by name (`["auroc"]`).
+class FrozenThreshold:
+    """A threshold as it is applied."""
 
-    Args:
-        images: Number of images.
-        patients: Number of patients; None where they are not known.
-        positives: Number of images with label 1.
-        scores: Score name -> value.
-        referral: Metric -> fraction referred, as text -> value of the retained images.
-        calibration: The calibration line, the parts of the Brier score and calibration errors; None under the published
-            rules, as are the following.
-        retained: Fraction referred, as text -> retained images of each class.
-        controls: `random` and `oracle` -> summaries of the same predictions in these orders of referral.
-        baseline: What the model adds to predicting the same for every image; None for the balanced set.
-        grades: Scores of the five grade probabilities, and sets of grades; None where the file has no grades or none of these.
+    value: float = DEFAULT
+    rule: str = ""
+    chosen_on: Split = ""
+    images: int = 0
+    shared: int = 0
 
-    Examples:
-        >>> import retinabench as rb
-        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
-        >>> found = rb.score(predictions, bootstrap=0)["in_domain"]
-        >>> found["accuracy"].value, found.referral["accuracy"]["0.5"]
-        (0.5, 1.0)
-    """
+    @property
+    def is_default(self) -> bool:
+        return self.value == DEFAULT and not self.rule
 
-    _optional = ("calibration", "retained", "controls", "baseline", "grades")
+    @property
+    def same_images(self) -> bool:
+        """Whether the images that chose it are those that it is applied to, so that what it reaches is optimistic."""
+        return self.chosen_on == "test"
 
-    images: int
-    patients: int | None
-    positives: int
-    scores: Mapping[str, ScoreValue]
-    referral: Mapping[str, Mapping[str, float]]
-    calibration: SetCalibration | None = None
-    retained: Mapping[str, Mapping[str, float]] | None = None
-    controls: Mapping[str, Mapping[str, float]] | None = None
-    baseline: Baseline | None = None
-    grades: GradeScores | None = None
+    @property
+    def comparison(self) -> str:
+        """The rule as a comparison, such as ``p ≥ 0.312``."""
+        if self.is_default:
+            return "p > 0.5"
+        return "no image" if self.value > 1 else f"p ≥ {self.value:.3g}"
 
-    def __getitem__(self, name: str) -> ScoreValue:
-        if name not in self.scores:
-            raise KeyError(f"no score '{name}' on this set. {nearest(name, self.scores)}")
-        return self.scores[name]
-
-    def __getattr__(self, name: str) -> ScoreValue:
-        if name.startswith("_") or name not in self.scores:
-            raise AttributeError(f"no score '{name}' on this set")
-        return self.scores[name]
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.scores]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.scores)
-
-    def records(self) -> list[Row]:
-        rows: list[Row] = []
-        for name, score in self.scores.items():
-            row: Row = {"score": SCORES[name].label, "direction": SCORES[name].direction}
-            rows.append(row | {key: getattr(score, key) for key in ("value", "low", "high", "why")})
-        return rows
-
-    def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
-        """Draw scores of these names with their intervals on `axes` (None: a new figure); those that the set lacks are left out."""
-        return draw_intervals(self.interval_rows(scores), axes)
-
-    def interval_rows(self, names: Sequence[str], ending: str = "") -> list[IntervalRow]:
-        """Return a line of a plot for each of these scores that the set has; `ending` follows its label."""
-        check_known("score", names, list(SCORES))
-        found = [(SCORES[name].label, self.scores[name]) for name in names if name in self.scores]
-        return [IntervalRow(label + ending, one.value, one.low, one.high) for label, one in found]
-
-
-@dataclass(frozen=True, repr=False)
-class Scores(Tabular):
-    """All scores of one predictions file: `scores["in_domain"].auroc.value`.
-
-    Args:
-        rules: `corrected` or `published`.
-        uncertainty: What ordered the referral.
-        bootstrap: Number of bootstrap replicates; 0 where there are no intervals.
-        seed: Seed of the bootstrap.
-        sets: Set name -> its scores, for the sets that exist; see `docs/scores.md`.
-        notes: What a reader of the numbers must know.
-        metadata: What the file says of its origin.
-        source: The file.
-        threshold: The decision threshold.
-
-    Examples:
-        >>> import retinabench as rb
-        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
-        >>> scores = rb.score(predictions, bootstrap=0)
-        >>> scores["in_domain"].auroc.value
-        0.75
-        >>> scores["in_domain"].images
-        4
-    """
-
-    rules: str
-    uncertainty: str
-    bootstrap: int
-    seed: int
-    sets: Mapping[str, SetScores]
-    notes: tuple[str, ...] = ()
-    metadata: Mapping[str, object] = field(default_factory=dict)
-    source: str | None = None
-    threshold: FrozenThreshold = ABOVE_HALF
-
-    def __getitem__(self, name: str) -> SetScores:
-        if name not in self.sets:
-            raise KeyError(f"no set '{name}' in this file. {nearest(name, self.sets)}")
-        return self.sets[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.sets)
-
-    def __repr__(self) -> str:
-        sets = ", ".join(f"{name}: {one.images} images" for name, one in self.sets.items())
-        return f"Scores({self.source or 'predictions'}, {self.rules} rules, {sets})"
-
-    def value(self, name: str, set: str = "in_domain") -> float:
-        """Return one score of one set, NaN where undefined."""
-        return self[set][name].value
-
-    def records(self) -> list[Row]:
-        return [{"set": SET_LABELS[name], **row} for name, one in self.sets.items() for row in one.records()]
-
-    def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
-        """Draw scores of every set as `SetScores.plot` does."""
-        sets = [(one, f", {SET_LABELS[name].lower()}") for name, one in self.sets.items()]
-        rows = [row for score in scores for one, ending in sets for row in one.interval_rows([score], ending)]
-        return draw_intervals(rows, axes)
+    @property
+    def note(self) -> str | None:
+        """What a reader of thresholded scores must know; None for the default."""
+        if self.is_default:
+            return None
+        text = f"an image counts as referable where {self.comparison}"
+        if self.value > 1:
+            text = "no threshold but one that calls no image referable meets the rule"
+        if self.rule:
+            text += f": {self.rule} on {self.images:,} images of the {self.chosen_on} split"
+        if self.same_images:
+            text += ", chosen on the same images that are scored, so that thresholded scores are optimistic"
+        elif self.shared:
+            text += f"; {self.shared:,} patients are in the test split, too, so that thresholded scores are optimistic"
+        return text
 
     def to_dict(self) -> JsonObject:
-        """Return what `retinabench score --json` writes: only dictionaries, lists, text, finite numbers and None."""
-        # Metadata of any origin: NaN and infinity become None, other objects their text.
-        metadata = json.loads(json.dumps(dict(self.metadata), default=str), parse_constant=lambda _: None)
-        shown_here = {"source": self.source and shown(self.source), "metadata": metadata}
-        return {"schema": SCHEMA, **json_content(vars_of(self) | shown_here)}
+        chosen = {name: getattr(self, name) or None for name in ("rule", "chosen_on", "images")}
+        return {"value": finite_or_none(self.value), **chosen, "same_images": self.same_images}
+
+
+ABOVE_HALF = FrozenThreshold()  # The default.
+
+
+@dataclass(frozen=True)
+class DecisionThreshold:
+    """A number, or a rule that chooses it on the in-domain images of a split.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> DecisionThreshold.parse("sensitivity=.85@validation")
+        DecisionThreshold(rule='sensitivity', goal=0.85, split='validation')
+        >>> predictions = rb.Predictions(["a", "b", "c"], [0, 1, 1], [0.1, 0.3, 0.8])
+        >>> DecisionThreshold.parse("youden").freeze(predictions).value
+        0.3
+    """
+
+    rule: Rule = "value"
+    goal: float = DEFAULT
+    split: Split = ""
+
+    @classmethod
+    def parse(cls, given: DecisionThreshold | float | str) -> DecisionThreshold:
+        if isinstance(given, DecisionThreshold):
+            return given
+        text = str(given).strip().replace(" ", "")
+        number = _number(text)
+        if number is not None:
+            if not 0 <= number <= 1:
+                raise InputError(f"the threshold {text} is not a probability", hint=_HINT)
+            return cls("value", number)
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise InputError(f"unknown threshold '{given}'", hint=_HINT)
+        rule, goal = match[1].lower(), match[2]
+        split = next((known for known in get_args(Split) if known == (match[3] or "").lower()), None)
+        if split is None or match[3] == "":
+            raise InputError(f"unknown split '{match[3]}' in the threshold '{given}'", hint=_HINT)
+        if rule == "youden":
+            if goal is not None:
+                raise InputError("the threshold 'youden' has no goal", hint=_HINT)
+            return cls("youden", math.nan, split)
+        aim = _number(goal or "")
+        if aim is None or not 0 < aim <= 1:
+            raise InputError(f"the threshold '{given}' needs a goal above 0 and at most 1", hint=_HINT)
+        return cls("sensitivity" if rule == "sensitivity" else "specificity", aim, split)
+
+    def freeze(self, predictions: Predictions) -> FrozenThreshold:
+        """Return the threshold for a file, one of its distinct probabilities; of equally good ones the highest."""
+        if self.rule == "value":
+            return FrozenThreshold(self.goal)
+        split, images = self._images(predictions)
+        value, sensitivity, specificity = operating_points(images.label, images.prob)
+        if not (np.isfinite(sensitivity).all() and np.isfinite(specificity).all()):
+            problem = f"a threshold by {self.text} needs images of both classes in the {split} split"
+            raise InputError(problem, file=predictions.source, hint="Give a number, such as 0.3.")
+        if self.rule == "youden":
+            best = 1 + int(np.argmax(sensitivity[1:] + specificity[1:]))  # of finite thresholds
+        else:
+            first, other = (sensitivity, specificity)[:: 1 if self.rule == "sensitivity" else -1]
+            best = int(np.argmax(np.where(first >= self.goal, other, -1)))
+        found = float(min(value[best], ABOVE_ONE))
+        if found == DEFAULT:  # 0.5 itself would be read as "above 0.5"
+            found = float(np.nextafter(DEFAULT, 0))
+        return FrozenThreshold(found, self.text, split, len(images), _shared_patients(predictions, split))
+
+    @property
+    def text(self) -> str:
+        """The rule as it is given, without the split; empty for a number."""
+        return {"value": "", "youden": "youden"}.get(self.rule, f"{self.rule}={number_text(self.goal)}")
+
+    def _images(self, predictions: Predictions) -> tuple[Split, Predictions]:
+        splits: tuple[Split, ...] = (self.split,) if self.split else ("validation", "test")
+        for split in splits:
+            for domain in ("in_domain", None):
+                found = predictions.select(domain=domain, split=split)
+                if found is not None:
+                    return split, found
+        problem = f"holds no image of the {splits[-1]} split, which is to choose the threshold ({self.text})"
+        hint = "Add validation images, give a number, or choose on the scored images with @test."
+        raise InputError(problem, file=predictions.source, hint=hint)
+
+
+def _shared_patients(predictions: Predictions, split: Split) -> int:
+    """Number of patients with validation images, which chose a threshold, and test images."""
+    if split != "validation" or predictions.patient_id is None:
+        return 0
+    chose = predictions.split == split
+    return len(np.intersect1d(predictions.patient_id[chose], predictions.patient_id[~chose]))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class ReferralRule:
+    """A frozen rule of referral."""
+
+    threshold: float = math.inf
+    uncertainty: str = "total"
+    rate: float | None = None
+    chosen_on: Literal["", "validation", "test"] = ""
+    images: int = 0
+
+    @property
+    def same_images(self) -> bool:
+        """Whether the scored images themselves chose the threshold. Their labels did not, so that no rate is optimistic."""
+        return self.chosen_on == "test"
+
+    @property
+    def extent(self) -> Literal["none", "some", "all"]:
+        """Whether the rule refers no image, every image, or those above a threshold."""
+        if math.isfinite(self.threshold):
+            return "some"
+        return "none" if self.threshold > 0 else "all"
+
+    def refers(self, values: Floats) -> Bools:
+        return np.asarray(values > self.threshold)
+
+    def to_dict(self) -> JsonObject:
+        chosen = {"rate": self.rate, "chosen_on": self.chosen_on or None, "images": self.images or None}
+        return {"threshold": finite_or_none(self.threshold), "uncertainty": self.uncertainty, **chosen}
+
+
+def referral_rule(
+    predictions: Predictions, uncertainty: str, cut: float, *, threshold: float | None, rate: float | None
+) -> ReferralRule:
+    """Return the rule for a file: a rate becomes the lowest threshold above which at most this share of in-domain validation (else test) images lies."""
+    if threshold is not None and rate is not None:
+        raise InputError("a threshold and a rate of referral exclude each other", hint="Give one of them.")
+    if rate is None:
+        name = referral_uncertainty(predictions, uncertainty, threshold=cut)[1]
+        return ReferralRule(math.inf if threshold is None else threshold, name)
+    if not 0 <= rate <= 1:
+        raise InputError(f"the referral rate is {rate:g}", hint="It lies between 0 and 1, such as 0.2.")
+    return referral_rules(predictions, uncertainty, cut, [rate])[0]
+
+
+def referral_rules(
+    predictions: Predictions, uncertainty: str, cut: float, rates: Sequence[float]
+) -> list[ReferralRule]:
+    split: Literal["validation", "test"] = "validation"
+    part = predictions.select(domain="in_domain", split=split)
+    if part is None:
+        split = "test"
+        part = predictions.select(domain="in_domain", split=split) or predictions.select(split=split)
+    if part is None:
+        raise InputError("holds no image of the test split", file=predictions.source, column="split")
+    found, name = referral_uncertainty(part, uncertainty, threshold=cut)
+    values = np.sort(found)[::-1]
+    places = [math.floor(rate * len(values) + 1e-9) for rate in rates]
+    limits = [float(values[most]) if most < len(values) else -math.inf for most in places]
+    return [ReferralRule(limit, name, rate, split, len(values)) for limit, rate in zip(limits, rates, strict=True)]
 
 
 def check_known(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> None:
@@ -292,7 +422,7 @@ class ImageSet:
         self.name = name
         self.shifted = part.domain == "shifted"
         shifted = self.shifted if name == "joint" else None
-        self.cluster, clusters = cluster_codes(part.patients)
+        self.cluster, clusters = weighted_images.cluster_codes(part.patients)
         self.patients = None if part.patient_id is None else clusters
         self.positives = int(part.label.sum())
         self.cases = Cases(part.label, part.prob, uncertainty, shifted, threshold, self.cluster)
@@ -386,7 +516,13 @@ def replicates_of(
     workers: int | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> Floats:
-    """Return the bootstrap replicates (R, K) of the scores of a set; `cluster` (N,) numbers the patients that are drawn."""
+    """Return the bootstrap replicates (R, K) of the scores of a set; `cluster` (N,) numbers the patients that are drawn.
+
+    `score`, `report`, `compare`, `leaderboard` and `site` ask for the same replicates of the same file. They are written into a folder of
+    the user, and read if everything that they depend on is equal: the images of the set, the patients that are drawn, the seed, the
+    number of replicates, the score, and the source code of the metrics. A file's name holds the checksum of its content; the
+    replicates of a damaged file are computed and written again.
+    """
     folder, key = _folder(replicates * len(cluster)), ""
     kept: dict[str, Floats] = {}
     if folder:

@@ -1,40 +1,32 @@
-"""Intervals and tests of scores: the closed-form error of an AUROC, and one interval method per kind of score.
+"""Intervals in closed form: of proportions of images of shared patients, of bounded scores, of means of rare losses, and of an AUROC.
 
 A score with a bound at 0 or 1 is skewed near it, and rare patients decide it: percentile and t intervals miss the truth on the far side, up to
 ten times too often. `loss_interval` reckons with a patient who was not seen.
-
-Every table, page and exporter shows the interval of this method. No method gives an interval without width: where the sample
-says nothing about the other side, there is either a bound that holds or none, with the reason.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.proportions import binary, clopper_pearson, clustered_proportion
-from retinabench.metrics.weighted_images import (
-    EPS,
-    MAX_UNDEFINED,
-    Bools,
-    Floats,
-    Weighted,
-    cluster_codes,
-    percentile_interval,
-)
+from retinabench.core.results import Document
+from retinabench.metrics.p_values import t_test
+from retinabench.metrics.weighted_images import MAX_UNDEFINED, Bools, Floats, Weighted, cluster_codes
 
+# Weight of the design effect of copied images: 93 to 97 % also for few errors and many images a patient.
+PRIOR_PATIENTS = 2.0
+MOST_VALUES = 8  # of a share that is taken apart
+OTHERS_UNSEEN = 10  # patients who all have the same share; fewer do not show that others have it too
 Bounds = tuple[float, float]
 Moments = tuple[float, float]  # mean and mean square of what a pseudo-patient adds to a loss
-Counts = Callable[[Weighted], tuple[NDArray[np.generic], Floats]]
 Of = Literal["patients", "classes", "retained", "errors"]
-Ranks = Callable[[Weighted], tuple[Floats, Floats, Floats]]
 ROUNDING = 1e-12  # replicates that differ by less are equal: an area of ones is 1 only up to rounding
 FEWEST_ERRORS = 5
 FEWEST_WRONG = 10  # of a calibration error, whose interval takes the gaps for normal
@@ -42,21 +34,363 @@ HALF, WHOLE = 0.5, 1.0
 """As how many patients the pseudo-patient counts: half a patient, as in Jeffreys' interval, for scores of all images; a whole one for those that the order of
 referral decides, whose few large terms a smaller number does not reckon with (`docs/intervals.md`)."""
 MORE_DEGREES = 5  # chosen by simulation, see `docs/intervals.md`
-FEWEST_DRAWS = 200  # replicates that tell how differences depend on each other
-MOST_EXACT = 4000  # the convolution takes less than a tenth of a second
-ONE_PATIENT = "no interval: there is a single patient"
-ONE_PATIENT_OF_CLASS = "no interval: a single patient has images of one of the classes"
-FEW = {
-    "patients": ONE_PATIENT,
-    "classes": ONE_PATIENT_OF_CLASS,
-    "retained": "no interval: fewer than four patients have images of one of the classes",
-    "errors": f"no interval: fewer than {FEWEST_ERRORS} patients have a wrong (or a correct) prediction, which decides the score",
-}
-NOT_LINEAR = (
-    "no interval: fewer predictions are correct than images are retained, so that oracle referral leaves errors"
-)
-UNDEFINED = "no interval: the score is undefined in more than 5 % of the bootstrap replicates"
-ALL_ALIKE = "no interval: every bootstrap replicate has the same value, so that an interval would have no width"
+
+
+@dataclass(frozen=True)
+class Interval(Document):
+    """A value and the ends of its interval; NaN where undefined."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+def finite_or_none(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def binary(values: ArrayLike, name: str) -> Bools:
+    """(N,) bool of zeros and ones; anything else raises `InputError`."""
+    array = np.asarray(values)
+    if array.ndim != 1 or not np.isin(array, (0, 1)).all():
+        raise InputError("must be (N,) zeros and ones", column=name)
+    return array.astype(bool)
+
+
+def clopper_pearson(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
+    """Return the Clopper-Pearson interval of a proportion, which covers at least `level` for independent trials.
+
+    low = Beta^-1((1-level)/2; k, n-k+1), high = Beta^-1((1+level)/2; k+1, n-k). Usual in regulation; wider than needed on
+    average.
+
+    References:
+        Clopper and Pearson, The use of confidence or fiducial limits illustrated in the case of the binomial, Biometrika
+        26:404 (1934).
+    """
+    k, n = _counts(successes, trials)
+    tail = (1 - level) / 2
+    low = np.where(k == 0, 0.0, special.betaincinv(np.where(k == 0, 1, k), n - k + 1, tail))
+    high = np.where(k == n, 1.0, special.betaincinv(k + 1, np.where(k == n, 1, n - k), 1 - tail))
+    return np.where(n > 0, low, np.nan)[()], np.where(n > 0, high, np.nan)[()]
+
+
+def jeffreys(successes: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
+    """Return the modified Jeffreys interval of a proportion, which covers `level` on average over p.
+
+    low = Beta^-1((1-level)/2; k + 1/2, n-k + 1/2), high = Beta^-1((1+level)/2; k + 1/2, n-k + 1/2). At k = 0 and k = n the ends
+    are those of Clopper and Pearson. Neither k nor n has to be whole, which an effective number of trials never is.
+
+    References:
+        Brown, Cai and DasGupta, Interval estimation for a binomial proportion, Stat. Sci. 16:101 (2001), section 4.1.
+    """
+    k, n = _counts(successes, trials)
+    tail = (1 - level) / 2
+    with np.errstate(invalid="ignore"):
+        # With less than one trial the quantiles can leave out k/n itself.
+        low = np.minimum(special.betaincinv(k + 0.5, n - k + 0.5, tail), k / n)
+        high = np.maximum(special.betaincinv(k + 0.5, n - k + 0.5, 1 - tail), k / n)
+    edge = (k == 0) | (k == n)
+    exact = clopper_pearson(k, n, level) if edge.any() else (low, high)
+    return np.where(edge, exact[0], low)[()], np.where(edge, exact[1], high)[()]
+
+
+def _counts(successes: ArrayLike, trials: ArrayLike) -> tuple[Floats, Floats]:
+    k, n = np.asarray(successes, np.float64), np.asarray(trials, np.float64)
+    k, n = (k, n) if k.shape == n.shape else np.broadcast_arrays(k, n)
+    if (k < 0).any() or (k > n).any():
+        raise InputError("a count of successes lies outside 0 … trials")
+    return k, n
+
+
+def clustered_proportion(
+    success: ArrayLike,
+    weight: ArrayLike,
+    cluster: ArrayLike,
+    level: float = 0.95,
+    exact: bool = False,
+    variance: float = 0.0,
+) -> Interval:
+    """Return the proportion of successes among weighted images, with an interval for images of shared patients.
+
+    The interval is `jeffreys` at an effective number of images, as Korn and Graubard's is Clopper and Pearson's. With
+    p = sum w_i y_i / sum w_i and the residual r_g = sum w_i (y_i - p) of each of G patients, the linearised variance is
+    v = G/(G-1) sum r_g^2 / (sum w_i)^2, and the effective number of images p (1-p) / v, at most that of independent images,
+    (sum w_i)^2 / sum w_i^2. Where successes are shares of few values, such as 1, 0 and the stated rate of a reader, the interval is
+    that of a sum of proportions (`shares_with_ends`); where they are shares of many values, independent images vary by less than p (1-p), and v by as much less.
+
+    Few errors say little about how they cluster, and v is then too small: the design effect is averaged with that of images
+    that are copies of each other, which counts as `PRIOR_PATIENTS` patients, the found one as the patients with a success or
+    those with a failure, whichever are fewer. With t in place of z, at G - 1 degrees of freedom, the effective number falls by
+    (z / t)^2. At p = 0 or 1 the end is exact for copied images, and no record with an error has a better bound.
+
+    References:
+        Korn and Graubard, Confidence intervals for proportions with small expected number of positive counts estimated from
+        survey data, Survey Methodology 24:193 (1998). Franco, Little, Louis and Slud, Comparative study of confidence intervals
+        for proportions in complex sample surveys, J. Surv. Stat. Methodol. 7:334 (2019), where Jeffreys' covers best.
+
+    `success` lies in [0, 1], a share where it is a mean, such as that over several seeds. `exact` takes the wider interval of Clopper and Pearson
+    at the effective number, which never covers less than its level. `variance` of the proportion replaces v where it is larger: which images
+    count may itself depend on the sample. NaN where no image counts, the ends also where all that count are of one patient.
+    Shapes: `success`, `weight`, `cluster` (N,).
+    """
+    codes, _ = cluster_codes(cluster)
+    y, w = np.asarray(success, np.float64), np.asarray(weight, np.float64)
+    if not y.shape == w.shape == codes.shape:
+        raise InputError(f"{len(y)} successes, {len(w)} weights and {len(codes)} patients")
+    if not ((y >= 0) & (y <= 1)).all() or not (np.isfinite(w) & (w >= 0)).all():
+        raise InputError("successes must lie between 0 and 1, weights must be finite and at least 0")
+    order = np.argsort(codes, kind="stable")
+    of = y[order][None], w[order], patient_starts(codes[order])
+    found = shares_with_ends(*of, level, exact=exact, variance=variance)
+    return Interval(*(float(one[0]) for one in found))
+
+
+def effective_images(success: Floats, weight: Floats, codes: NDArray[np.intp], level: float) -> float:
+    """Return the number of independent images, not always whole, that would know a proportion as well as these do; see `clustered_proportion`."""
+    order = np.argsort(codes, kind="stable")
+    sums = proportion_sums(success[order][None], weight[order], patient_starts(codes[order]), level)
+    most = weight.sum() ** 2 / (weight @ weight)
+    return float(min(sums.effective[0], most) if 0 < sums.value[0] < 1 else sums.copies[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What the intervals of K proportions need of their images, all (K,)."""
+
+    value: Floats  # the proportions, NaN where no image counts
+    effective: Floats  # the effective number of images of each; see `effective_images`
+    copies: Floats  # the same, if the images of a patient were copies of each other
+    patients: NDArray[np.intp]  # number of patients with an image that counts
+
+
+def patient_starts(codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    return np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.empty(0, np.intp)
+
+
+def proportion_sums(
+    success: ArrayLike, weight: ArrayLike, starts: NDArray[np.intp], level: float = 0.95, variance: float = 0.0
+) -> Sums:
+    """Return the sums of K proportions over the same N images. Shapes: `success` (K, N), `weight` (K, N), `starts` (G,)."""
+    y, w = np.broadcast_arrays(np.asarray(success, np.float64), np.asarray(weight, np.float64))
+    rows = len(y)
+    if not y.shape[1]:
+        nothing = np.full(rows, np.nan)
+        return Sums(nothing, nothing, nothing, np.zeros(rows, np.intp))
+    hits = np.add.reduceat(w * y, starts, axis=1)
+    misses = np.add.reduceat(w * (1 - y), starts, axis=1)
+    of_patient = hits + misses
+    total, images, patients = of_patient.sum(1), (w > 0).sum(1), (of_patient > 0).sum(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        p = np.where(misses.any(1), np.where(hits.any(1), hits.sum(1) / total, 0.0), 1.0)
+        p[total == 0] = np.nan
+        copies = total**2 / np.einsum("ij,ij->i", of_patient, of_patient)
+        alone = total**2 / np.einsum("ij,ij->i", w, w)
+        residual = hits - p[:, None] * of_patient
+        linear = patients / (patients - 1) * np.einsum("ij,ij->i", residual, residual) / total**2
+        # Variance of one image; less than p (1 - p) where successes are shares, and 0 where all are the same share.
+        own = np.einsum("ij,ij->i", w, (y - p[:, None]) ** 2) / total
+        found = np.maximum(np.where(patients < images, linear, 0.0), np.maximum(own / alone, variance))
+        seen = np.minimum((hits > 0).sum(1), (misses > 0).sum(1))
+        inverse = (seen * found + PRIOR_PATIENTS * own / copies) / (p * (1 - p)) / (seen + PRIOR_PATIENTS)
+        tail = (1 + level) / 2
+        t, z = special.stdtrit(np.maximum(patients - 1, 1), tail), special.ndtri(tail)
+        effective = np.where(patients == images, 1.0, (z / t) ** 2) / np.maximum(inverse, 1e-12)
+        shares = own < 0.999 * p * (1 - p)  # no bound of a perfect record
+        copies = np.where(shares, np.maximum(copies, effective), copies)
+    return Sums(p, effective, copies, patients)
+
+
+def proportion_intervals(sums: Sums, level: float = 0.95, *, exact: bool = False) -> tuple[Floats, Floats]:
+    """Return the ends (K,) of the intervals of `clustered_proportion`; NaN where no image counts or all that do are of one patient."""
+    p = sums.value
+    low, high = np.full((2, len(p)), np.nan)
+    known = sums.patients > 1
+    inner = known & (p > 0) & (p < 1)
+    perfect = np.full(len(p), np.nan)
+    perfect[known] = special.betaincinv(sums.copies[known], 1.0, (1 - level) / 2)  # as `clopper_pearson` at k = n
+    n = sums.effective[inner]
+    found = (clopper_pearson if exact else jeffreys)(p[inner] * n, n, level)
+    low[inner] = np.minimum(np.minimum(p[inner], perfect[inner]), found[0])
+    high[inner] = np.maximum(np.maximum(p[inner], 1 - perfect[inner]), found[1])
+    never, always = known & (p == 0), known & (p == 1)
+    low[never], high[never] = 0.0, 1 - perfect[never]
+    low[always], high[always] = perfect[always], 1.0
+    return low, high
+
+
+def shares_with_ends(
+    success: ArrayLike,
+    weight: ArrayLike,
+    starts: NDArray[np.intp],
+    level: float = 0.95,
+    exact: bool = False,
+    variance: float = 0.0,
+) -> tuple[Floats, Floats, Floats]:
+    """Return K proportions over the same N images and the ends of their intervals, (K,) each. Shapes: `success` (K, N), `weight` (K, N), `starts` (G,).
+
+    Successes of few values v, such as 0, 1 and the stated rate of a reader, are taken apart: with m the most frequent value,
+
+        p = m + sum_v (v - m) P(v)
+
+    is a linear combination of proportions (`combined_proportions`). A study in which no image was called wrongly, and some were read, then still says that some
+    images may be called wrongly, where the variance of the shares is nearly 0. So does one in which all images of fewer than `OTHERS_UNSEEN` patients were read.
+    """
+    y, w = np.broadcast_arrays(np.asarray(success, np.float64), np.asarray(weight, np.float64))
+    sums = proportion_sums(y, w, starts, level, variance)
+    low, high = proportion_intervals(sums, level, exact=exact)
+    shares = np.unique(y[(w > 0) & (y != 0) & (y != 1)])
+    if variance > 0 or not 0 < len(shares) <= MOST_VALUES - 2:
+        return sums.value, low, high
+    values = np.array([0.0, *shares, 1.0])
+    mass = np.array([(w * (y == value)).sum(axis=1) for value in values])
+    taken = ((mass > 0).sum(axis=0) > 1) | (sums.patients < OTHERS_UNSEEN)
+    several = taken & (mass[(values > 0) & (values < 1)] > 0).any(axis=0) & np.isfinite(low)
+    if several.any():
+        y, w = y[several], w[several]
+        most = values[mass[:, several].argmax(axis=0)]
+        parts = [proportion_sums(y == value, w, starts, level) for value in values]
+        ends = [proportion_intervals(one, level, exact=exact) for one in parts]
+        residual = np.array([
+            np.add.reduceat(w * ((y == value) - one.value[:, None]), starts, axis=1)
+            for value, one in zip(values, parts, strict=True)
+        ])  # fmt: skip
+        below = np.array([one.value - end[0] for one, end in zip(parts, ends, strict=True)])
+        above = np.array([end[1] - one.value for one, end in zip(parts, ends, strict=True)])
+        correlation = _correlation(np.moveaxis(residual, 1, 0))
+        coefficient = (values[:, None] - most).T
+        found = _combined(sums.value[several], coefficient, correlation, below.T, above.T)
+        low[several], high[several] = np.maximum(found[0], 0.0), np.minimum(found[1], 1.0)
+    return sums.value, low, high
+
+
+def _combined(
+    value: Floats, coefficient: Floats, correlation: Floats, below: Floats, above: Floats
+) -> tuple[Floats, Floats]:
+    """The ends of K combinations, `value` (K,), of P proportions: `coefficient`, `below` and `above` (K, P), `correlation` (K, P, P).
+
+    The method is MOVER (method of variance estimates recovery): the distance of each end of a combination from its value is made of the
+    distances of the proportions' own ends from theirs. With intervals that hold at 0 and 1, the combination's does too, where a
+    standard error would be 0.
+
+    References:
+        Zou, Huang and Zhang, A note on confidence interval estimation for a linear function of binomial proportions, Comput. Stat.
+        Data Anal. 53:1080 (2009); Donner and Zou, Closed-form confidence intervals for functions of the normal mean and standard
+        deviation, Stat. Methods Med. Res. 21:347 (2012).
+    """
+    ends = []
+    for down, up in ((below, above), (above, below)):
+        distance = coefficient * np.where(coefficient > 0, down, up)
+        square = np.einsum("ki,kij,kj->k", distance, correlation, distance)
+        ends.append(np.sqrt(np.maximum(square, 0.0)))
+    return value - ends[0], value + ends[1]
+
+
+def _correlation(residual: Floats) -> Floats:
+    """(..., K, K) correlation of rows (..., K, G); 0 beside the diagonal where a row does not vary."""
+    product = residual @ np.swapaxes(residual, -1, -2)
+    scale = np.sqrt(np.diagonal(product, axis1=-2, axis2=-1))
+    scale = np.where(scale > 0, scale, np.inf)
+    return np.asarray(np.where(np.eye(scale.shape[-1]) > 0, 1.0, product / (scale[..., None] * scale[..., None, :])))
+
+
+def combined_proportions(
+    parts: Sequence[tuple[float, ArrayLike]], cluster: ArrayLike, weight: Floats | None = None
+) -> Interval:
+    """Return a linear combination of proportions of the same weighted images, with its clustered 95 % interval.
+
+    With proportions p_k of ends l_k and u_k and correlations r_jk of their patients' residuals, the lower end of sum c_k p_k is
+    its value less sqrt(sum_jk s_j s_k r_jk d_j d_k), where d_k = |c_k| (p_k - l_k) and s_k = 1 for c_k > 0, and
+    |c_k| (u_k - p_k) and -1 else.
+    """
+    codes, _ = cluster_codes(cluster)
+    w = np.ones(len(codes)) if weight is None else weight
+    c, share = (np.array([each], np.float64) for each in zip(*parts, strict=True))
+    return Interval(*(float(one[0]) for one in combinations(c, share, codes, w)))
+
+
+def combinations(c: Floats, share: Floats, codes: NDArray[np.intp], w: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return K combinations `c` (K, P) of proportions `share` (K, P, N), as `combined_proportions` does, and their ends; (K,) each."""
+    order, rows, patients = np.argsort(codes, kind="stable"), share.reshape(-1, share.shape[2]), int(codes.max()) + 1
+    sums = proportion_sums(rows[:, order], w[order], patient_starts(codes[order]))
+    low, high = proportion_intervals(sums)
+    value, below, above = (one.reshape(c.shape) for one in (sums.value, sums.value - low, high - sums.value))
+    residual = [np.bincount(codes, w * (row - p), patients) for row, p in zip(rows, sums.value, strict=True)]
+    centre = np.array([one @ p for one, p in zip(c, value, strict=True)])
+    given = centre, c, _correlation(np.array(residual, np.float64).reshape(*c.shape, -1)), below, above
+    ends = [_combined(*(one[k : k + 1] for one in given)) for k in range(len(c))]  # to the bits of one alone
+    return centre, *np.concatenate(ends, axis=1)
+
+
+def clustered_mean(values: Floats, cluster: ArrayLike, level: float = 0.95) -> Interval:
+    """Return the mean of values (N,) with its t interval, clustered by patient (N,); no ends for fewer than two patients."""
+    if not len(values):
+        return Interval(np.nan)
+    mean = float(values.mean())
+    of_patient = np.bincount(np.unique(np.asarray(cluster), return_inverse=True)[1], values - mean)
+    patients = len(of_patient)
+    if patients < 2:
+        return Interval(mean)
+    error = float(np.sqrt(patients / (patients - 1) * of_patient @ of_patient)) / len(values)
+    half = float(special.stdtrit(patients - 1, (1 + level) / 2)) * error
+    return Interval(mean, mean - half, mean + half)
+
+
+def difference_of(a: Interval, b: Interval) -> Interval:
+    """Return a - b with the interval of two independent proportions (Newcombe's hybrid method)."""
+    value = a.value - b.value
+    low = value - float(np.hypot(a.value - a.low, b.high - b.value))
+    high = value + float(np.hypot(a.high - a.value, b.value - b.low))
+    return Interval(value, max(low, -1.0), min(high, 1.0))
+
+
+def share_of_two(a: Interval, b: Interval, weight_a: float, weight_b: float) -> Interval:
+    """Return weight_a a / (weight_a a + weight_b b) of two independent proportions.
+
+    A share v lies in the interval where the interval of (1 - v) weight_a a - v weight_b b holds 0: its ends are roots of a
+    quadratic in v / (1 - v).
+    """
+    up, down = weight_a * a.value, weight_b * b.value
+    value = up / (up + down) if up + down > 0 else np.nan
+
+    def end(distance_a: float, distance_b: float, sign: int) -> float:
+        below, above = up**2 - (weight_a * distance_a) ** 2, down**2 - (weight_b * distance_b) ** 2
+        if (above if sign > 0 else below) <= 0:
+            return float(sign > 0)
+        root = up * down + math.sqrt(max((up * down) ** 2 - above * below, 0.0))
+        return root / (root + above) if sign > 0 else below / (below + root)
+
+    if not np.isfinite([value, a.low, a.high, b.low, b.high]).all():
+        return Interval(value)
+    low = end(a.value - a.low, b.high - b.value, -1)
+    high = end(a.high - a.value, b.value - b.low, +1)
+    return Interval(value, min(low, value), max(high, value))
+
+
+def patients_of(w: Weighted, of: Of = "patients") -> int:
+    """Return the number of patients that decide a standard error, 0 where they are too few.
+
+    They are all `patients`; those of the rarer of the `classes`; `retained`, for an area over referral: 5 more than those with a wrong
+    prediction in the surer half of the images, because these decide it, at most half of those of the rarer class; or `errors`: those with
+    the rarer of wrong and correct predictions, and none below 5 of them.
+    """
+    if of == "classes":  # of those that are there
+        return min(filter(None, (patients_with(w.positive, w), patients_with(w.negative, w))), default=0)
+    if of == "errors":
+        wrong = w.weight * w.cases.error
+        rarer = min(patients_with(wrong, w), patients_with(w.weight - wrong, w))
+        return rarer if rarer >= FEWEST_ERRORS else 0
+    if of == "retained":
+        blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
+        sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
+        wrong = w.weight * w.cases.error
+        wrong[sure:] = 0
+        return min(patients_of(w, "classes") // 2, patients_with(wrong, w) + MORE_DEGREES + 1)
+    return patients_with(w.weight, w)
+
+
+def patients_with(mass: Floats, w: Weighted) -> int:
+    held = mass > 0
+    return int(np.count_nonzero(np.bincount(w.cases.patient[held]))) if held.any() else 0
 
 
 def scaled_interval(
@@ -93,15 +427,6 @@ def replicate_error(draws: ArrayLike) -> float:
         return math.nan
     equal = np.ptp(known) <= ROUNDING * max(1.0, float(np.abs(known).max()))
     return 0.0 if equal else float(known.std(ddof=1))
-
-
-def t_test(difference: float, error: float, degrees: float) -> float:
-    """Return the two-sided p-value of "no difference" from a standard error, by Student's t distribution."""
-    if difference == 0:
-        return 1.0
-    if not error > 0 or degrees < 1:
-        return math.nan
-    return float(2 * special.stdtr(degrees, -abs(difference) / error))
 
 
 @dataclass(frozen=True)
@@ -273,343 +598,3 @@ def _placements(y: Bools, values: ArrayLike, weight: Floats) -> Floats:
             below = mass[np.searchsorted(other, x, "left")] + mass[np.searchsorted(other, x, "right")]
             out[side] = below / (2 * mass[-1])
     return out
-
-
-class Ends(NamedTuple):
-    """The ends of an interval, NaN where there is none, and then why."""
-
-    low: float = math.nan
-    high: float = math.nan
-    why: str | None = None
-
-
-class IntervalMethod(Protocol):
-    """How the interval of a score is computed; `resampled` says whether it needs bootstrap replicates."""
-
-    @property
-    def resampled(self) -> bool:
-        """Whether `ends` needs replicates."""
-
-    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        """Return the interval of the mean of a score over the files of several seeds, most often one. Shapes: `draws` (R,)."""
-
-
-@dataclass(frozen=True)
-class Percentile:
-    """The percentile interval of the replicates. Default for plug-in scores."""
-
-    resampled: bool = True
-
-    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        if patients_of(sets[0]) < 2:
-            return Ends(why=ONE_PATIENT)
-        low, high = (float(end) for end in percentile_interval(draws, level))
-        return _checked(low, high, draws)
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """Student's t interval with the std of the bootstrap replicates, on the logit or logarithmic scale of the bounds; see `scaled_interval`."""
-
-    low: float = -math.inf  # the least value of the score
-    high: float = math.inf
-    of: Of = "patients"  # whose number, less one, are the degrees of freedom; see `patients_of`
-    pseudo: float = 0.0  # of 1 / patients^2 is added to the squared error: a pseudo-patient with a loss of -1 or 1
-    resampled: bool = True
-
-    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        patients = min(patients_of(w, self.of) for w in sets)
-        if patients < 2:
-            return Ends(why=FEW[self.of])
-        degrees = min(patients, len(draws)) - 1
-        error = math.sqrt(replicate_error(draws) ** 2 + self.pseudo / patients_of(sets[0]) ** 2)
-        ends = scaled_interval(value, error, (self.low, self.high), degrees, level)
-        return _checked(*ends, draws)
-
-
-@dataclass(frozen=True)
-class Proportion:
-    """Jeffreys' interval at an effective number of images, see `clustered_proportion`."""
-
-    counts: Counts  # success of each image in [0, 1] and what it counts for, both (N,)
-    resampled: bool = False  # whether the images that count depend on the sample: replicates then tell the variance
-    scale: Callable[[Weighted], tuple[float, float]] | None = None  # a and b of a score that is a + b x proportion
-
-    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        parts = [self.counts(w) for w in sets]
-        success = np.concatenate([y for y, _ in parts])
-        weight = np.concatenate([of / of.sum() if of.any() else of for _, of in parts])
-        patient = np.concatenate([w.cases.patient for w in sets])
-        at, slope = (0.0, 1.0) if self.scale is None else self.scale(sets[0])
-        error = replicate_error(draws) / slope if self.resampled else 0.0
-        variance = error**2 if math.isfinite(error) else 0.0
-        found = clustered_proportion(success, weight, patient, level, variance=variance)
-        if math.isnan(found.low):
-            return Ends(why=ONE_PATIENT_OF_CLASS)
-        if self.scale is not None and abs(at + slope * found.value - value) > 1e-9:
-            return Ends(why=NOT_LINEAR)
-        low, high = sorted(at + slope * end for end in (found.low, found.high))
-        return Ends(low, high)
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Of a score that is a mean of rare, large losses; see `loss_interval`. The variance is that of the replicates."""
-
-    pseudo: Callable[[Weighted], Moments]  # what a pseudo-patient adds whose predictions are wrong: mean, mean square
-    best: float = 0.0  # the value without a loss: 0 of a loss, 1 of a share less a loss
-    largest: float = math.inf
-    of: Of = "patients"  # as in `Scaled`, of the differences of two models
-    resampled: bool = True
-
-    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        if patients_of(sets[0]) < 2:
-            return Ends(why=ONE_PATIENT)
-        variance = replicate_error(draws) ** 2
-        if math.isnan(variance):
-            return Ends(why=UNDEFINED)
-        sign = 1 if self.best == 0 else -1
-        ends = loss_interval(sign * (value - self.best), variance, self.pseudo(sets[0]), self.largest, level)
-        low, high = sorted(self.best + sign * end for end in ends)
-        return Ends(low, high)
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """Of an AUROC or a linear function of one: `loss_interval` of 1 - AUROC with DeLong's or Obuchowski's error."""
-
-    parts: Ranks  # score, and mass of the positive and of the negative images, all (N,)
-    low: float = 0.0  # the value where the AUROC is 0
-    pseudo: float = HALF  # as how many patients the pseudo-patient of each class counts
-    resampled: bool = False
-
-    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        w = sets[0]
-        score, positive, negative = self.parts(w)
-        patients = _patients(positive, w), _patients(negative, w)
-        if min(patients) < 2:
-            return Ends(why=ONE_PATIENT_OF_CLASS)
-        if score.min() == score.max():  # whose difference may overflow
-            return Ends(why="no interval: all images are tied")
-        span = 1 - self.low
-        if len(sets) == 1:
-            error = auroc_error(positive > 0, score, w.cases.patient, positive + negative).standard_error
-        else:
-            error = replicate_error(draws) / span
-        if math.isnan(error):
-            return Ends(why=UNDEFINED)
-        low, high = auroc_interval((value - self.low) / span, error, *patients, level, self.pseudo)
-        return Ends(self.low + span * low, self.low + span * high)
-
-
-@dataclass(frozen=True)
-class Closed:
-    """An interval in closed form of the images alone, such as the inverse of a test of squared gaps."""
-
-    function: Callable[[Weighted, float], Bounds]
-    resampled: bool = False
-
-    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        if len(sets) > 1:
-            return Ends(why="no interval of a mean over seeds; that of each seed is in its own scores")
-        if patients_of(sets[0]) < 2:
-            return Ends(why=ONE_PATIENT)
-        low, high = self.function(sets[0], level)
-        few = f"no interval: fewer than {FEWEST_WRONG} patients have a wrong (or a correct) prediction, which decides the score"
-        return Ends(low, high, few if math.isnan(low) else None)
-
-
-@dataclass(frozen=True)
-class NoInterval:
-    """No interval, because none would hold the truth as often as it says: chance makes an ECE larger, in replicates still more."""
-
-    why: str
-    resampled: bool = False
-
-    def ends(self, sets: Sequence[Weighted], value: float, draws: Floats, level: float) -> Ends:
-        return Ends(why=self.why)
-
-
-def difference_method(method: IntervalMethod) -> Scaled:
-    """Return how a difference of two scores gets its interval from replicates that hold the same patients for both."""
-    return Scaled(of=method.of if isinstance(method, Scaled | Loss) else "patients")
-
-
-def patients_of(w: Weighted, of: Of = "patients") -> int:
-    """Return the number of patients that decide a standard error, 0 where they are too few.
-
-    They are all `patients`; those of the rarer of the `classes`; `retained`, for an area over referral: 5 more than those with a wrong
-    prediction in the surer half of the images, because these decide it, at most half of those of the rarer class; or `errors`: those with
-    the rarer of wrong and correct predictions, and none below 5 of them.
-    """
-    if of == "classes":  # of those that are there
-        return min(filter(None, (_patients(w.positive, w), _patients(w.negative, w))), default=0)
-    if of == "errors":
-        wrong = w.weight * w.cases.error
-        rarer = min(_patients(wrong, w), _patients(w.weight - wrong, w))
-        return rarer if rarer >= FEWEST_ERRORS else 0
-    if of == "retained":
-        blocks = int(np.searchsorted(w.mass, w.total / 2, side="right")) - 1
-        sure = int(w.cases.ends[blocks - 1]) + 1 if blocks else 0
-        wrong = w.weight * w.cases.error
-        wrong[sure:] = 0
-        return min(patients_of(w, "classes") // 2, _patients(wrong, w) + MORE_DEGREES + 1)
-    return _patients(w.weight, w)
-
-
-def _patients(mass: Floats, w: Weighted) -> int:
-    held = mass > 0
-    return int(np.count_nonzero(np.bincount(w.cases.patient[held]))) if held.any() else 0
-
-
-def _checked(low: float, high: float, draws: Floats) -> Ends:
-    if high > low:
-        return Ends(low, high)
-    return Ends(why=UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE)
-
-
-# What a pseudo-patient whose predictions are wrong adds to each loss: its mean and its mean square. Its images have a random rank of the uncertainty. With G patients
-# and a loss that adds x to the mean of an image, they are the mean of x / G, and of x^2 / G^2, times the patients that it counts as: `HALF`, or `pseudo_of_areas`.
-
-
-def pseudo_of_areas(patients: int) -> float:
-    """One pseudo-patient up to 300 patients, sqrt(G / 300) up to 1,200, then two; chosen by simulation, see `docs/intervals.md`."""
-    return float(min(max(patients / 300, 1.0) ** 0.5, 2.0))
-
-
-def _moments(w: Weighted, weight: float, mean: float, square: float) -> Moments:
-    patients = patients_of(w)
-    return weight * mean / patients, weight * square / patients**2
-
-
-def _area_weight(w: Weighted) -> Floats:
-    """(N,) weight of each image in an area over referral: -ln u, with u the share of the images that is retained where it is the next to go."""
-    middle = (w.mass[1:] + w.mass[:-1]) / 2  # of each block of equal uncertainty
-    sizes = np.diff(w.cases.edges)
-    return np.repeat(-np.log(np.maximum(middle, EPS * w.total) / w.total), sizes)
-
-
-def pseudo_of_probability(w: Weighted, loss: Literal["log", "squared"], *, area: bool = False) -> Moments:
-    """NLL or Brier score, or the area of it over referral: the labels of a random patient are turned."""
-    error = np.where(w.cases.label, w.cases.prob, 1 - w.cases.prob)  # if the label is turned
-    x = error**2 if loss == "squared" else -np.log(np.clip(1 - error, EPS, 1 - EPS))
-    return pseudo_of_losses(w, x, area=area)
-
-
-def pseudo_of_losses(w: Weighted, x: Floats, *, area: bool = False) -> Moments:
-    """Return what a mean of losses gains, or the area of it over referral, where a random image has the loss x (N,)."""
-    x = x * _area_weight(w) if area else x
-    return _moments(w, pseudo_of_areas(patients_of(w)) if area else HALF, float(w.mean(x)), float(w.mean(x**2)))
-
-
-def pseudo_of_brier_skill(w: Weighted) -> Moments:
-    """1 - Brier skill: the Brier score over that of always giving the prevalence."""
-    mean, square = pseudo_of_probability(w, "squared")
-    share = float(w.positives / w.total)
-    scale = share * (1 - share)
-    return mean / scale, square / scale**2
-
-
-def pseudo_of_aurc(w: Weighted) -> Moments:
-    """AURC: -ln u of a uniform rank u has mean 1 and mean square 2."""
-    return _moments(w, pseudo_of_areas(patients_of(w)), 1, 2)
-
-
-def pseudo_of_e_aurc(w: Weighted) -> Moments:
-    """E-AURC: -ln u + ln a, because the error that the oracle leaves grows by -ln a at accuracy a."""
-    log = float(np.log(max(1 - float(w.mean(w.cases.error)), EPS)))
-    return _moments(w, pseudo_of_areas(patients_of(w)), 1 + log, 2 + 2 * log + log**2)
-
-
-def pseudo_of_augrc(w: Weighted) -> Moments:
-    """AUGRC: 1 - u of a uniform rank u."""
-    return _moments(w, HALF, 1 / 2, 1 / 3)
-
-
-def pseudo_of_ranked(w: Weighted, classes: Literal["both", "positive"] = "both", *, half: bool = False) -> Moments:
-    """1 - AUROC (both classes), or 1 - AUPRC (positives), of all images or of the half that is retained: an image is ranked at random."""
-    kept = w.retained(int(np.ceil(float(w.count) / 2))) if half else w.weight
-    masses = [kept * w.cases.label, kept * ~w.cases.label][: 2 if classes == "both" else 1]
-    counts = [len(np.unique(w.cases.patient[mass > 0])) for mass in masses]
-    return ranked_at_random([count for count in counts if count], HALF)
-
-
-def holm(p_values: ArrayLike) -> Floats:
-    """Return Holm's step-down adjusted p-values, which control the family-wise error under any dependence.
-
-    Sorted p_(1) <= … <= p_(m): adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)).
-
-    References:
-        Holm, A simple sequentially rejective multiple test procedure, Scand. J. Stat. 6:65 (1979).
-    """
-    p = np.asarray(p_values, np.float64)
-    out = np.full(p.shape, np.nan)
-    known = np.flatnonzero(np.isfinite(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    factors = np.arange(len(order), 0, -1)
-    out[order] = np.maximum.accumulate(np.minimum(1.0, factors * p[order]))
-    return out
-
-
-def min_p(p_values: ArrayLike, draws: ArrayLike) -> Floats:
-    """Return Westfall and Young's step-down adjusted p-values (K,) of K differences whose replicates are `draws` (R, K).
-
-    Scores that say the same thing thrice are one test, not three. The replicates of each difference about their mean, in place of those under
-    "no difference", have p-values of their own: their ranks by distance, over R. With p_(1) <= ... <= p_(K):
-
-        adjusted p_(i) = max over j <= i of P(least replicate p-value of the differences j ... K <= p_(j))
-
-    Below 5 / R the ratio to the p-value is that at 5 / R, so that no number of replicates bounds it from below. Holm's correction where there are
-    fewer than `FEWEST_DRAWS` replicates.
-
-    References:
-        Westfall and Young, Resampling-based multiple testing (1993), algorithm 2.8; Ge, Dudoit and Speed, Resampling-based
-        multiple testing for microarray data analysis, TEST 12:1 (2003).
-    """
-    p, values = np.asarray(p_values, np.float64), np.asarray(draws, np.float64)
-    known = np.flatnonzero(np.isfinite(p))
-    if len(values) < FEWEST_DRAWS or len(known) < 2:
-        return holm(p)
-    order = known[np.argsort(-p[known], kind="stable")]
-    least, out, smallest = np.ones(len(values)), np.full(p.shape, np.nan), 5 / len(values)
-    for k in order:  # from the largest p-value to the smallest one
-        column = values[:, k]
-        defined = np.isfinite(column)
-        distance = np.where(defined, np.abs(column - column[defined].mean() if defined.any() else 0.0), 0.0)
-        least = np.minimum(least, np.searchsorted(np.sort(-distance), -distance, "right") / len(values))
-        at = max(float(p[k]), smallest)
-        out[k] = min(1.0, max(p[k], float(np.mean(least <= at)) * p[k] / at))
-    ascending = order[::-1]
-    out[ascending] = np.maximum.accumulate(out[ascending])
-    return out
-
-
-def sign_flip_p_value(differences: ArrayLike) -> float:
-    """Return the two-sided p-value of "no difference" from the difference in each patient, by exchanging the models.
-
-    If the models do not differ, each difference could as well have the other sign: p is the share of all 2^G signs under which the
-    absolute sum is at least as large. With one image per patient and differences of 0 and +-1 it is McNemar's exact test. The
-    distribution of whole differences is exact, by convolution over their sizes; where they are not whole, or their absolute sum
-    is above 4,000, it is the normal one of the same variance.
-
-    References:
-        Fisher, The design of experiments (1935), section 21; McNemar, Psychometrika 12:153 (1947).
-    """
-    d = np.asarray(differences, np.float64)
-    d = d[d != 0]
-    found = abs(float(d.sum()))
-    if not len(d) or found == 0:
-        return 1.0
-    if not (d == np.round(d)).all() or np.abs(d).sum() > MOST_EXACT:
-        return float(min(1.0, 2 * special.ndtr(-found / np.sqrt(d @ d))))
-    sizes, counts = np.unique(np.abs(d).astype(np.intp), return_counts=True)
-    chance = np.ones(1)  # of each number of the sum's steps of 1 above its least
-    for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
-        steps = np.zeros(2 * size * count + 1)
-        half = np.arange(count // 2, count)  # from the middle out: each binomial chance is a multiple of the one before
-        upper = np.cumprod(np.append(1.0, (count - half) / (half + 1)))
-        chances = np.concatenate([upper[:0:-1], upper[count % 2 :]])
-        steps[:: 2 * size] = chances / chances.sum()
-        chance = np.convolve(chance, steps)
-    total = int(np.abs(d).sum())
-    return float(min(1.0, chance[np.abs(np.arange(-total, total + 1)) >= found].sum()))

@@ -45,7 +45,6 @@ from retinabench.core.results import (
 )
 from retinabench.metrics.actions import HINT, FrozenRule, read_rule
 from retinabench.metrics.calibration import input_notes
-from retinabench.metrics.decisions import patient_uncertainty, significant, worst_images
 from retinabench.metrics.follow_up import (
     Visits,
     Watched,
@@ -61,7 +60,9 @@ from retinabench.metrics.follow_up import (
 )
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases, ratio_interval, weights
 from retinabench.metrics.guarantees.triage import TARGETS_OF, Side, zone_cases
-from retinabench.metrics.proportions import Interval, clustered_mean, clustered_proportion
+from retinabench.metrics.image_sets import significant
+from retinabench.metrics.intervals import Interval, clustered_mean, clustered_proportion
+from retinabench.metrics.patients import patient_uncertainty, worst_images
 from retinabench.metrics.weighted_images import Bools, Floats, is_positive
 from retinabench.predictions.check import is_own, refuse_alike, refuse_partly
 from retinabench.predictions.table import Predictions

@@ -39,24 +39,20 @@ from scipy.special import stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
-from retinabench.metrics.decisions import FrozenThreshold, referral_uncertainty
-from retinabench.metrics.image_sets import SETS, ImageSet, SetEvaluator, check_known, image_sets, replicates_of
-from retinabench.metrics.intervals import (
-    ALL_ALIKE,
-    ONE_PATIENT,
-    UNDEFINED,
-    Ends,
-    Proportion,
-    Ranked,
-    auroc_difference,
-    difference_method,
-    patients_of,
-    replicate_error,
-    scaled_interval,
-    sign_flip_p_value,
-    t_test,
+from retinabench.metrics import registry
+from retinabench.metrics.image_sets import (
+    SETS,
+    FrozenThreshold,
+    ImageSet,
+    SetEvaluator,
+    check_known,
+    image_sets,
+    referral_uncertainty,
+    replicates_of,
 )
-from retinabench.metrics.registry import SCORES, ScoreSpec
+from retinabench.metrics.intervals import auroc_difference, patients_of, replicate_error, scaled_interval
+from retinabench.metrics.p_values import sign_flip_p_value, t_test
+from retinabench.metrics.registry import SCORES, Ends, Proportion, Ranked, ScoreSpec, difference_method
 from retinabench.metrics.weighted_images import Bools, Floats, Weighted, in_steps
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions, Subsets, notes_of_files
@@ -256,7 +252,7 @@ class Methods:
         if not len(self.one.draws) or not math.isfinite(difference):
             return PairTest(difference)
         if a[0].cases.patient.max() < 1:
-            return PairTest(difference, why=ONE_PATIENT)
+            return PairTest(difference, why=registry.ONE_PATIENT)
         draws = self.sides[i].draws - self.sides[j].draws
         method = self.spec.interval
         if len(a) == len(b) == 1 and isinstance(method, Proportion) and not method.resampled:
@@ -309,7 +305,7 @@ def _of_proportions(method: Proportion, a: Weighted, b: Weighted, difference: fl
     gained = np.bincount(patient, weight * (hit_a - hit_b))[held > 0]
     held = held[held > 0]
     if len(held) < 2:
-        return PairTest(difference, why=ONE_PATIENT)
+        return PairTest(difference, why=registry.ONE_PATIENT)
     usual = held.mean()
     held, more = np.append(held, [usual, usual]), np.append(gained, [usual, -usual])
     centre = more.sum() / held.sum()
@@ -334,8 +330,8 @@ def _in_rows(w: Weighted, *columns: NDArray[np.generic]) -> list[Floats]:
 def _explained(found: PairTest, draws: Floats) -> PairTest:
     if found.high > found.low:
         return found
-    why = UNDEFINED if math.isnan(replicate_error(draws)) else ALL_ALIKE
-    equal = why == ALL_ALIKE and abs(found.difference) < 1e-12  # but for rounding
+    why = registry.UNDEFINED if math.isnan(replicate_error(draws)) else registry.ALL_ALIKE
+    equal = why == registry.ALL_ALIKE and abs(found.difference) < 1e-12  # but for rounding
     return PairTest(found.difference, p=1.0 if equal else found.p, why=why)
 
 

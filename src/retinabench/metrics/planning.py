@@ -41,9 +41,8 @@ from scipy.special import expit, logit, owens_t
 from retinabench.core.errors import InputError
 from retinabench.core.results import BLUE, Document, JsonObject, Row, Tabular, axes_or_new
 from retinabench.metrics.clinical.screening_table import two_by_two
-from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, FrozenThreshold
-from retinabench.metrics.intervals import auroc_error, auroc_interval
-from retinabench.metrics.proportions import binary, clopper_pearson
+from retinabench.metrics.image_sets import DEFAULT, DecisionThreshold, FrozenThreshold
+from retinabench.metrics.intervals import auroc_error, auroc_interval, binary, clopper_pearson
 from retinabench.metrics.weighted_images import EPS, Floats, check_level, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 

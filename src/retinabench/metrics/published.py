@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.metrics.classification import Roc
-from retinabench.metrics.image_sets import REFERRED, SetScores
+from retinabench.metrics.image_sets import REFERRED
 from retinabench.metrics.referral_curves import Curve
 from retinabench.metrics.registry import ScoreValue
 from retinabench.metrics.weighted_images import Bools, Floats
@@ -203,7 +204,17 @@ def sensitivity_at_nearest(curve: Roc, rates: ArrayLike) -> Floats:
     return np.asarray(curve.sensitivity[distance.argmin(axis=1)], np.float64)
 
 
-def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, SetScores]:
+class PublishedScores(NamedTuple):
+    """The scores of one set by the released code: the first fields of `SetScores`."""
+
+    images: int
+    patients: int | None
+    positives: int
+    scores: Mapping[str, ScoreValue]
+    referral: Mapping[str, Mapping[str, float]]
+
+
+def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, PublishedScores]:
     """Score every set that exists by the released code. Shapes: `uncertainty` (N,)."""
     if not 0 <= seed < 2**32:
         hint = "The published rules draw by NumPy's old generator: 0 to 4294967295."
@@ -221,14 +232,14 @@ def score_sets(test: Predictions, uncertainty: Floats, seed: int) -> dict[str, S
     return sets
 
 
-def _set(part: Predictions, values: Floats, more: Mapping[str, float | None] | None = None) -> SetScores:
+def _set(part: Predictions, values: Floats, more: Mapping[str, float | None] | None = None) -> PublishedScores:
     y, p = part.label, part.prob
     curves = {metric: referral_curve(y, p, values, metric) for metric in METRICS}
     scores = {"accuracy": float(np.mean(y == (p > 0.5))), "auroc": auroc(y, p), "auprc": auprc(y, p)}
     return _results(part, scores | {"nll": nll(y, p), "ece_top_label": ece(y, p)}, curves, more or {})
 
 
-def _balanced(joint: Predictions, values: Floats, far: Bools, seed: int) -> SetScores:
+def _balanced(joint: Predictions, values: Floats, far: Bools, seed: int) -> PublishedScores:
     """Accuracy and NLL over the duplicated rows; AUROC and AUPRC over the joint set as it is, a fault of the original."""
     rows = balanced_rows(far, seed)
     y, p = joint.label, joint.prob
@@ -239,7 +250,7 @@ def _balanced(joint: Predictions, values: Floats, far: Bools, seed: int) -> SetS
 
 def _results(
     part: Predictions, scores: Mapping[str, float | None], curves: Mapping[str, Curve], more: Mapping[str, float | None]
-) -> SetScores:
+) -> PublishedScores:
     values = {**scores, **{f"referral_{metric}_area": curve.area for metric, curve in curves.items()}, **more}
     found = {
         name: ScoreValue(np.nan, why="one class only") if value is None else ScoreValue(value)
@@ -250,7 +261,7 @@ def _results(
         for metric, curve in curves.items()
     }
     patients = None if part.patient_id is None else len(np.unique(part.patient_id))
-    return SetScores(len(part), patients, int(part.label.sum()), found, referral)
+    return PublishedScores(len(part), patients, int(part.label.sum()), found, referral)
 
 
 def balanced_rows(shifted: ArrayLike, seed: int | np.random.RandomState) -> Index:

@@ -22,8 +22,8 @@ from scipy.special import ndtri
 from retinabench.core.results import Document
 from retinabench.core.seeds import numpy_generator
 from retinabench.metrics.classification import RC_GRID, accuracy_at, rc_area
-from retinabench.metrics.decisions import compared_uncertainties, referral_uncertainty
-from retinabench.metrics.intervals import holm
+from retinabench.metrics.image_sets import compared_uncertainties, referral_uncertainty
+from retinabench.metrics.p_values import holm
 from retinabench.metrics.paired import LEVEL, Aggregate, Methods, PairTest, aggregate, paired_sets
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases, Floats, Weighted

@@ -1,71 +1,66 @@
-"""`score`, `evaluate` and `referral_curve`: the scores of a predictions file or an estimator, and one curve from arrays, under either rules."""
+"""The scores of a predictions file, under either rules: what decides them, the results, and how they come about."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from retinabench.core.errors import InputError, nearest
-from retinabench.metrics import published, referral_curves
+from retinabench.core import results
+from retinabench.core.errors import InputError, nearest, shown
+from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tabular, draw_intervals, json_content
+from retinabench.metrics import classification, published, referral_curves, weighted_images
 from retinabench.metrics.calibration import (
+    SetCalibration,
     calibration_line_of,
     correct_prior,
     ece_positive_class_of,
     input_notes,
     set_calibration,
 )
-from retinabench.metrics.classification import (
-    accuracy_of,
-    brier_skill_of,
-    false_alarm_price,
-    net_benefit_gain_of,
-    sensitivity_of,
-)
 from retinabench.metrics.clinical.groups import named_groups
-from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, FrozenThreshold, referral_uncertainty
 from retinabench.metrics.grades import GradeScores, grade_scores
 from retinabench.metrics.image_sets import (
+    ABOVE_HALF,
+    DEFAULT,
     REFERRED,
     SET_LABELS,
-    Baseline,
+    DecisionThreshold,
+    FrozenThreshold,
     ImageSet,
-    PriorCorrection,
-    Scores,
     SetEvaluator,
-    SetScores,
+    check_known,
     image_sets,
     order_notes,
+    referral_uncertainty,
     replicates_of,
 )
-from retinabench.metrics.intervals import Ends
-from retinabench.metrics.proportions import Interval
-from retinabench.metrics.referral_curves import METRICS, Curve, Metric
-from retinabench.metrics.registry import SCORES, ScoreSpec, ScoreValue
-from retinabench.metrics.weighted_images import (
-    EPS,
-    MANY,
-    Cases,
-    Floats,
-    Weighted,
-    check_level,
-    check_seed,
-    cluster_bootstrap,
-    in_steps,
-    one_blas_thread,
-    ratio,
-)
+from retinabench.metrics.intervals import Interval
+from retinabench.metrics.registry import SCORES, Ends, ScoreSpec, ScoreValue
+from retinabench.metrics.weighted_images import EPS, MANY, Cases, Floats, Weighted, one_blas_thread, ratio
 from retinabench.predictions.check import without_patients
 from retinabench.predictions.table import Predictions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Rules = Literal["corrected", "published"]
 RULES: tuple[Rules, ...] = get_args(Rules)
 MAIN_CURVES = ("accuracy", "nll", "auroc", "auprc", "sensitivity", "specificity", "prevalence")
 # Scores of the same predictions in a random and in the oracle's order of referral.
 CONTROLS = ("referral_accuracy_area", "referral_nll_area", "referral_auroc_area", "rc_index", "aurc", "e_aurc", "augrc")
+PLOTTED = ("auroc", "accuracy", "failure_auroc", "referral_accuracy_area", "brier")
+"""Scores that `plot` draws unless others are named: all between 0 and 1."""
+SCHEMA = "retinabench.scores/1"
+Kind = Literal[
+    "one class", "inverted", "never positive", "always positive", "not useful", "probabilities", "not shown", "informative", "useful"
+]  # fmt: skip
+POOR = 0.7
+"""An AUROC below this is called poor discrimination (Hosmer, Lemeshow and Sturdivant, Applied logistic regression, 2013)."""
+FEW_PATIENTS = 10  # Fewer patients with disease than this say little about sensitivity.
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,207 @@ class ScoreSettings:
         check_rules(self.rules)
         if self.bootstrap < 0:
             raise InputError(f"{self.bootstrap} bootstrap replicates", hint="Ask for 0 (no intervals) or more.")
-        check_seed(self.seed)
+        weighted_images.check_seed(self.seed)
+
+
+@dataclass(frozen=True)
+class PriorCorrection(Document):
+    """The scores after every log odds is moved by `offset`, as class weights in training move it, so that as many images are positive as predicted."""
+
+    offset: float
+    chosen_on: str
+    accuracy: float
+    sensitivity: float
+    brier_skill: float
+    ece_positive_class: float
+
+
+@dataclass(frozen=True)
+class Baseline(Document):
+    """The baseline of a set and what the model adds to it, per image.
+
+    The baseline predicts the same for every image, that of the larger class ("not referable" below a prevalence of one
+    half), and for probabilities the prevalence of the set. A model below it is worse than no model.
+
+    `baseline` in the JSON of `score` holds the larger class and its accuracy, `net_benefit_gain`, `brier_skill`, `positive_patients`, and
+    `corrected`, the same model with every log odds moved by `offset` so that as many images are positive as predicted. `judge` turns them into a verdict;
+    `docs/clinic.md` lists every verdict with its rule.
+    """
+
+    answer: str
+    accuracy: float
+    net_benefit_gain: Interval
+    brier_skill: Interval
+    positive_patients: int
+    threshold: float
+    corrected: PriorCorrection | None
+
+
+def judge(
+    *, sensitivity: Interval, specificity: Interval, auroc: Interval, net_benefit_gain: Interval, brier_skill: Interval
+) -> Kind:
+    """Say in one word what a model is worth against the baseline: *useful* by its decisions, *informative* by its probabilities; each claim needs its interval."""
+    if not (np.isfinite(sensitivity.value) and np.isfinite(specificity.value)):
+        return "one class"
+    if _below(auroc, 0.5):
+        return "inverted"
+    if sensitivity.value == 0:
+        return "never positive"
+    if specificity.value == 0:
+        return "always positive"
+    if _below(net_benefit_gain, 0) and _below(brier_skill, 0):
+        return "not useful" if auroc.value < POOR else "probabilities"
+    if _above_zero(net_benefit_gain):
+        return "useful"
+    return "informative" if _above_zero(brier_skill) else "not shown"
+
+
+def _below(one: Interval, bound: float) -> bool:
+    return bool((one.high if np.isfinite(one.high) else one.value) < bound)
+
+
+def _above_zero(one: Interval) -> bool:
+    return bool((one.low if np.isfinite(one.low) else one.value) > 0)
+
+
+@dataclass(frozen=True)
+class SetScores(Tabular, Document):
+    """The scores of one set, by attribute (`.auroc`) and by name (`["auroc"]`).
+
+    Args:
+        images: Number of images.
+        patients: Number of patients; None where they are not known.
+        positives: Number of images with label 1.
+        scores: Score name -> value.
+        referral: Metric -> fraction referred, as text -> value of the retained images.
+        calibration: The calibration line, the parts of the Brier score and calibration errors; None under the published
+            rules, as are the following.
+        retained: Fraction referred, as text -> retained images of each class.
+        controls: `random` and `oracle` -> summaries of the same predictions in these orders of referral.
+        baseline: What the model adds to predicting the same for every image; None for the balanced set.
+        grades: Scores of the five grade probabilities, and sets of grades; None where the file has no grades or none of these.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> found = rb.score(predictions, bootstrap=0)["in_domain"]
+        >>> found["accuracy"].value, found.referral["accuracy"]["0.5"]
+        (0.5, 1.0)
+    """
+
+    _optional = ("calibration", "retained", "controls", "baseline", "grades")
+
+    images: int
+    patients: int | None
+    positives: int
+    scores: Mapping[str, ScoreValue]
+    referral: Mapping[str, Mapping[str, float]]
+    calibration: SetCalibration | None = None
+    retained: Mapping[str, Mapping[str, float]] | None = None
+    controls: Mapping[str, Mapping[str, float]] | None = None
+    baseline: Baseline | None = None
+    grades: GradeScores | None = None
+
+    def __getitem__(self, name: str) -> ScoreValue:
+        if name not in self.scores:
+            raise KeyError(f"no score '{name}' on this set. {nearest(name, self.scores)}")
+        return self.scores[name]
+
+    def __getattr__(self, name: str) -> ScoreValue:
+        if name.startswith("_") or name not in self.scores:
+            raise AttributeError(f"no score '{name}' on this set")
+        return self.scores[name]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.scores]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.scores)
+
+    def records(self) -> list[Row]:
+        rows: list[Row] = []
+        for name, score in self.scores.items():
+            row: Row = {"score": SCORES[name].label, "direction": SCORES[name].direction}
+            rows.append(row | {key: getattr(score, key) for key in ("value", "low", "high", "why")})
+        return rows
+
+    def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
+        """Draw scores of these names with their intervals on `axes` (None: a new figure); those that the set lacks are left out."""
+        return draw_intervals(self.interval_rows(scores), axes)
+
+    def interval_rows(self, names: Sequence[str], ending: str = "") -> list[IntervalRow]:
+        """Return a line of a plot for each of these scores that the set has; `ending` follows its label."""
+        check_known("score", names, list(SCORES))
+        found = [(SCORES[name].label, self.scores[name]) for name in names if name in self.scores]
+        return [IntervalRow(label + ending, one.value, one.low, one.high) for label, one in found]
+
+
+@dataclass(frozen=True, repr=False)
+class Scores(Tabular):
+    """All scores of one predictions file: `scores["in_domain"].auroc.value`.
+
+    Args:
+        rules: `corrected` or `published`.
+        uncertainty: What ordered the referral.
+        bootstrap: Number of bootstrap replicates; 0 where there are no intervals.
+        seed: Seed of the bootstrap.
+        sets: Set name -> its scores, for the sets that exist; see `docs/scores.md`.
+        notes: What a reader of the numbers must know.
+        metadata: What the file says of its origin.
+        source: The file.
+        threshold: The decision threshold.
+
+    Examples:
+        >>> import retinabench as rb
+        >>> predictions = rb.Predictions(["a", "b", "c", "d"], [0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9])
+        >>> scores = rb.score(predictions, bootstrap=0)
+        >>> scores["in_domain"].auroc.value
+        0.75
+        >>> scores["in_domain"].images
+        4
+    """
+
+    rules: str
+    uncertainty: str
+    bootstrap: int
+    seed: int
+    sets: Mapping[str, SetScores]
+    notes: tuple[str, ...] = ()
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    source: str | None = None
+    threshold: FrozenThreshold = ABOVE_HALF
+
+    def __getitem__(self, name: str) -> SetScores:
+        if name not in self.sets:
+            raise KeyError(f"no set '{name}' in this file. {nearest(name, self.sets)}")
+        return self.sets[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sets)
+
+    def __repr__(self) -> str:
+        sets = ", ".join(f"{name}: {one.images} images" for name, one in self.sets.items())
+        return f"Scores({self.source or 'predictions'}, {self.rules} rules, {sets})"
+
+    def value(self, name: str, set: str = "in_domain") -> float:
+        """Return one score of one set, NaN where undefined."""
+        return self[set][name].value
+
+    def records(self) -> list[Row]:
+        return [{"set": SET_LABELS[name], **row} for name, one in self.sets.items() for row in one.records()]
+
+    def plot(self, axes: Axes | None = None, scores: Sequence[str] = PLOTTED) -> Axes:
+        """Draw scores of every set as `SetScores.plot` does."""
+        sets = [(one, f", {SET_LABELS[name].lower()}") for name, one in self.sets.items()]
+        rows = [row for score in scores for one, ending in sets for row in one.interval_rows([score], ending)]
+        return draw_intervals(rows, axes)
+
+    def to_dict(self) -> JsonObject:
+        """Return what `retinabench score --json` writes: only dictionaries, lists, text, finite numbers and None."""
+        # Metadata of any origin: NaN and infinity become None, other objects their text.
+        metadata = json.loads(json.dumps(dict(self.metadata), default=str), parse_constant=lambda _: None)
+        shown_here = {"source": self.source and shown(self.source), "metadata": metadata}
+        return {"schema": SCHEMA, **json_content(results.vars_of(self) | shown_here)}
 
 
 def score(
@@ -146,7 +341,7 @@ def _scores_and_replicates(
     advance: Callable[[int], None] | None = None,
 ) -> tuple[Scores, dict[str, Floats]]:
     """Shared body. Pops `held` so that the ids are freed early: those of millions of images are larger than all else."""
-    check_level(level)
+    weighted_images.check_level(level)
     predictions = held.pop()
     seed, rules = settings.seed, settings.rules
     cut = frozen_threshold(predictions, settings.threshold, rules)
@@ -161,7 +356,7 @@ def _scores_and_replicates(
     about = test.metadata, test.source
     bootstrap = settings.bootstrap if rules == "corrected" else 0
     if rules == "published":
-        sets = published.score_sets(test, values, seed)
+        sets = {name: SetScores(*one) for name, one in published.score_sets(test, values, seed).items()}
         notes.append("the published protocol has no intervals")
     else:
         parts = image_sets(test, values, cut.value)
@@ -176,55 +371,6 @@ def _scores_and_replicates(
         sets = {name: replace(one, grades=graded.get(name)) for name, one in sets.items()}
     notes += _inverted(sets, name)
     return Scores(rules, name, bootstrap, seed, sets, tuple(notes), *about, cut), replicates
-
-
-def referral_curve(
-    label: ArrayLike,
-    prob: ArrayLike,
-    uncertainty: ArrayLike,
-    metric: Metric,
-    rules: Rules = "corrected",
-    weight: ArrayLike | None = None,
-) -> Curve:
-    """Return the curve of a metric over the fraction of images referred.
-
-    Corrected values equal scikit-learn on the retained images at every count, to 1e-12. AUPRC is average precision. The
-    area is the plain mean over all counts; that of AUROC and AUPRC is the mean over the counts that refer at most half of the
-    images, NaN with a `why` unless both classes remain there. Models that retain
-    different images are not ordered by these values alone: read sensitivity and prevalence of the retained beside them.
-
-    Args:
-        label: (N,) 0 or 1.
-        prob: (N,) P(label = 1).
-        uncertainty: (N,), the largest is referred first.
-        metric: One of `METRICS`; NLL is in nats.
-        rules: `corrected`, or `published` for the released Retina Benchmark's code (accuracy, nll, auroc and auprc; no
-            weights), see `docs/deviations.md`.
-        weight: (N,) images that each row stands for; whole numbers equal repetition.
-
-    Returns:
-        The curve; nothing is referred at its first point.
-
-    Raises:
-        InputError: The arrays do not fit each other, or the metric or the rules are not known.
-
-    Examples:
-        >>> import retinabench as rb
-        >>> curve = rb.referral_curve([0, 1, 1, 0], [0.1, 0.9, 0.4, 0.2], [0.3, 0.2, 0.9, 0.4], "accuracy")
-        >>> curve.value.tolist()
-        [0.75, 1.0, 1.0, 1.0]
-        >>> round(curve.area, 12)
-        0.9375
-    """
-    check_rules(rules)
-    if rules == "published":
-        if weight is not None:
-            raise InputError("the published rules know no weights", hint="Use rules='corrected'.")
-        Cases(label, prob, uncertainty)  # the same inputs are refused
-        return published.referral_curve(label, prob, uncertainty, metric)
-    if metric not in METRICS:
-        raise InputError(f"unknown metric '{metric}'", hint=nearest(metric, METRICS))
-    return referral_curves.curve_of(Cases(label, prob, uncertainty).weighted(weight), metric)
 
 
 def check_rules(rules: str) -> None:
@@ -337,7 +483,7 @@ def scored_sets(
     sets: list[ImageSet], validation: Predictions | None, bootstrap: _Bootstrap, advance: Callable[[int], None] | None
 ) -> dict[str, SetScores]:
     """Return the scores of every set. The list is emptied: the indexes of a million images take several hundred megabytes."""
-    done = in_steps(advance, bootstrap.replicates, bootstrap.replicates * sum(map(len, sets)))
+    done = weighted_images.in_steps(advance, bootstrap.replicates, bootstrap.replicates * sum(map(len, sets)))
     scored: dict[str, SetScores] = {}
     with one_blas_thread():
         while sets:
@@ -406,7 +552,7 @@ def baseline_of(
 ) -> Baseline:
     cases = w.cases
     codes, patients, positive = cases.patient, int(cases.patient.max()) + 1, cases.label
-    price = false_alarm_price(cases.threshold)
+    price = classification.false_alarm_price(cases.threshold)
     benefit = np.where(positive, 1.0, -price)  # of calling the image referable
     columns = None, positive, np.where(cases.called, benefit, 0.0), benefit, (cases.prob - positive) ** 2
     sums = np.stack([np.bincount(codes, column, patients) for column in columns])
@@ -418,10 +564,10 @@ def baseline_of(
         variance = share * (1 - share)
         return np.stack([(model - np.maximum(0.0, every)) / count, 1 - ratio(squares / count, variance)], axis=1)
 
-    gain, skill = float(net_benefit_gain_of(w)), float(brier_skill_of(w))
+    gain, skill = float(classification.net_benefit_gain_of(w)), float(classification.brier_skill_of(w))
     ends = [Ends(), Ends()]
     if bootstrap:
-        draws = cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
+        draws = weighted_images.cluster_bootstrap(statistic, np.arange(patients), replicates=bootstrap, seed=seed)
         methods = SCORES["net_benefit_gain"].interval, SCORES["brier_skill"].interval
         ends = [one.ends([w], v, d, level) for one, v, d in zip(methods, (gain, skill), draws.T, strict=True)]
     answer = "referable" if w.positives > w.negatives else "not referable"
@@ -440,114 +586,13 @@ def _corrected(w: Weighted, validation: Predictions | None) -> PriorCorrection |
         return None
     prob = correct_prior(w.cases.prob, float(np.exp(-offset)))
     moved = Cases(w.cases.label, prob, threshold=w.cases.threshold).weighted()
-    scores = [float(score(moved)) for score in (accuracy_of, sensitivity_of, brier_skill_of, ece_positive_class_of)]
+    scores = [
+        float(score(moved))
+        for score in (
+            classification.accuracy_of,
+            classification.sensitivity_of,
+            classification.brier_skill_of,
+            ece_positive_class_of,
+        )
+    ]
     return PriorCorrection(float(offset), split, *scores)
-
-
-# The interface of the benchmark's first edition (2019): a function from images to (mean, uncertainty), in NumPy arrays, without a file.
-Estimator = Callable[[NDArray[Any]], tuple[ArrayLike, ArrayLike]]
-OF_SPLITS = ("grade", "patient_id", "domain", "split")
-
-
-class Split(Protocol):
-    """Images with labels, in batches. May also hold grade, patient_id, domain and split, (N,) each."""
-
-    @property
-    def image_id(self) -> ArrayLike:
-        """(N,) unique names, in the order of the batches."""
-
-    @property
-    def label(self) -> ArrayLike:
-        """(N,) 1 = referable, else 0."""
-
-    def batches(self) -> Iterable[ArrayLike]:
-        """Arrays (B, H, W, 3), uint8 in 0 … 255 or floating point, as the estimator needs it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Arrays:
-    """A `Split` of arrays in memory: images (N, H, W, 3), label (N,), and what else is known of each image."""
-
-    images: NDArray[Any]
-    label: ArrayLike
-    image_id: ArrayLike | None = None
-    grade: ArrayLike | None = None
-    patient_id: ArrayLike | None = None
-    domain: ArrayLike | None = None
-    split: ArrayLike | None = None
-    batch_size: int = 64
-
-    def __post_init__(self) -> None:
-        if self.image_id is None:
-            object.__setattr__(self, "image_id", np.arange(len(self.images)).astype(np.str_))
-
-    def batches(self) -> Iterator[NDArray[Any]]:
-        """Images in order, `batch_size` at a time."""
-        for start in range(0, len(self.images), self.batch_size):
-            yield self.images[start : start + self.batch_size]
-
-
-def evaluate(
-    estimator: Estimator, split: Split, rules: Rules = "corrected", bootstrap: int = 1000, seed: int = 0
-) -> Scores:
-    """Score an estimator on a split.
-
-    Args:
-        estimator: Images (B, H, W, 3) -> (mean, uncertainty), (B,) each: P(referable) in [0, 1], and any finite number
-            that is larger for images to be referred first. uint8 images reach it as float32 in [0, 1], others as they are.
-        split: Images with labels, in batches.
-        rules: As in `score`.
-        bootstrap: As in `score`.
-        seed: As in `score`.
-
-    Returns:
-        The scores.
-
-    Raises:
-        InputError: The estimator's arrays do not fit the batch, or the batches do not fit the labels.
-
-    Examples:
-        >>> import numpy as np
-        >>> import retinabench as rb
-        >>> from retinabench.metrics.scoring import Arrays
-        >>> images = np.linspace(0, 1, 4)[:, None, None, None] * np.ones((4, 2, 2, 3))
-        >>> def estimator(batch):
-        ...     mean = batch.mean(axis=(1, 2, 3))
-        ...     return mean, mean * (1 - mean)
-        >>> rb.evaluate(estimator, Arrays(images, label=[0, 0, 1, 1]), bootstrap=0)["in_domain"].auroc.value
-        1.0
-    """
-    return score(predict(estimator, split), rules=rules, bootstrap=bootstrap, seed=seed)
-
-
-def predict(estimator: Estimator, split: Split) -> Predictions:
-    """Return the estimator's predictions on a split, to be written, scored or compared; see `evaluate`."""
-    means, uncertainties = [], []
-    for number, batch in enumerate(split.batches(), start=1):
-        images = np.asarray(batch)
-        if images.dtype == np.uint8:
-            images = images.astype(np.float32) / np.float32(255)
-        answer: object = estimator(images)
-        if not isinstance(answer, tuple) or len(answer) != 2:
-            hint = "It must return (mean, uncertainty), one number per image each."
-            raise InputError(f"the estimator returned {type(answer).__name__} for batch {number}", hint=hint)
-        means.append(_per_image("mean", answer[0], len(images), number))
-        uncertainties.append(_per_image("uncertainty", answer[1], len(images), number))
-    seen, expected = sum(map(len, means)), len(np.asarray(split.label))
-    if seen != expected:
-        raise InputError(f"the batches hold {seen} images, the split has {expected} labels")
-    if not seen:
-        raise InputError("the split holds no images")
-    known = {name: values for name in OF_SPLITS if (values := getattr(split, name, None)) is not None}
-    known["uncertainty"] = np.concatenate(uncertainties)
-    return Predictions(np.asarray(split.image_id), np.asarray(split.label), np.concatenate(means), **known)
-
-
-def _per_image(name: str, values: ArrayLike, images: int, batch: int) -> Floats:
-    array = np.asarray(values)
-    if array.shape == (images, 1):
-        array = array[:, 0]
-    if array.shape != (images,):
-        problem = f"the estimator's {name} has shape {array.shape} for batch {batch} of {images} images"
-        raise InputError(problem, hint="Return one number per image.")
-    return array.astype(np.float64)

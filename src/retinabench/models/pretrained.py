@@ -19,8 +19,7 @@ from types import MethodType
 import torch
 from torch import nn
 
-from retinabench.core.errors import InputError
-from retinabench.core.files import sha256
+from retinabench.core.errors import InputError, sha256
 from retinabench.models.foreign import TimmNetwork
 from retinabench.models.last_layer import last_linear
 from retinabench.models.settings import HUB, ModelConfig

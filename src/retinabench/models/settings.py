@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
 
-from retinabench.core.errors import nearest
-from retinabench.core.files import sha256
+from retinabench.core.errors import nearest, sha256
 from retinabench.core.settings import Extended
 from retinabench.models.registry import MODELS, has_choice, published_width, special_inputs
 

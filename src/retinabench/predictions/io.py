@@ -31,8 +31,8 @@ import pyarrow.compute
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from retinabench.core.errors import FORMULA, QUOTED, InputError, plain_cell, unquoted
-from retinabench.core.files import atomic_write, check
+from retinabench.core.errors import FORMULA, QUOTED, InputError, check, plain_cell, unquoted
+from retinabench.core.files import atomic_write
 from retinabench.predictions import columns as table_columns
 from retinabench.predictions import values as column_values
 from retinabench.predictions.check import BLOCK, Check

@@ -16,8 +16,8 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text
 
-from retinabench.core.errors import InputError, inside
-from retinabench.core.files import check, sealed, sha256, unsealed, write_bytes
+from retinabench.core.errors import InputError, check, inside, sha256
+from retinabench.core.files import sealed, unsealed, write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.core.workspace import Workspace
 from retinabench.metrics.actions import ACTIONS, ActionList, FrozenRule, apply, refuse_refuted

@@ -21,15 +21,15 @@ from retinabench.metrics.clinical.groups import RATES, Between, GroupRate, Subgr
 from retinabench.metrics.clinical.screening import JudgedTable, ScreeningReport, SetScreening
 from retinabench.metrics.clinical.screening_table import PolicyGrid
 from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.planning import StudyPlan
-from retinabench.metrics.proportions import Interval
 from retinabench.predictions.values import SEVERE
 from retinabench.reports.evaluation.figures import grade_section
 from retinabench.reports.toolkit import figures as style
 from retinabench.reports.toolkit import pages, tables
 from retinabench.reports.toolkit.figures import LegendEntry, Line, Mark, Panel
-from retinabench.reports.toolkit.pages import explorer, macros
-from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, NumberFormat, Quantity, Row, Table
+from retinabench.reports.toolkit.pages import explorer
+from retinabench.reports.toolkit.tables import Cell, Column, Emphasis, NumberFormat, Quantity, Row, Table, macros
 
 AUTHORS = "to be answered by the authors"
 GUIDELINES = {"stard": "STARD", "tripod": "TRIPOD+AI", "claim": "CLAIM"}

@@ -13,7 +13,8 @@ from matplotlib.lines import Line2D
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from retinabench.core.files import sha256, write_bytes, write_json
+from retinabench.core.errors import sha256
+from retinabench.core.files import write_bytes, write_json
 from retinabench.core.results import IntervalRow, draw_intervals
 from retinabench.core.version import __version__
 from retinabench.metrics.guarantees.certificate import Certificate
@@ -23,8 +24,8 @@ from retinabench.metrics.guarantees.triage import Triage, Within
 from retinabench.metrics.image_sets import SET_LABELS
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import WIDTH, Panel, canvas, drawing, save
-from retinabench.reports.toolkit.pages import Fact, capitalise
-from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, Row, Table, percent
+from retinabench.reports.toolkit.pages import Fact
+from retinabench.reports.toolkit.tables import THREE_DIGITS, Block, Cell, Column, Row, Table, capitalise, percent
 
 LABELS = SET_LABELS | {"validation": "Validation"}
 ALWAYS = ("sensitivity", "npv", "ppv", "severe_sensitivity")

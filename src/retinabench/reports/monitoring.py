@@ -15,14 +15,14 @@ from rich.text import Text
 
 from retinabench.core.files import write_bytes
 from retinabench.metrics.guarantees.goals import PER, TARGETS, Goal
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.monitoring import Evidence, Monitoring
-from retinabench.metrics.proportions import Interval
 from retinabench.reports.toolkit import figures as style
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit import tables as toolkit
 from retinabench.reports.toolkit.figures import LegendEntry, Mark, Panel
 from retinabench.reports.toolkit.pages import Fact, Finding
-from retinabench.reports.toolkit.tables import COUNT, UNDEFINED, Cell, Column, NumberFormat, Row, Table, percent
+from retinabench.reports.toolkit.tables import COUNT, UNDEFINED, Cell, Column, NumberFormat, Row, Table, macros, percent
 
 HEIGHT = 260
 LEAST, MOST = 1e-3, 1e9  # Range of the evidence that is drawn.
@@ -148,7 +148,7 @@ def findings(result: Monitoring) -> list[Finding]:
 
 
 def _say(name: str, result: Monitoring) -> str:
-    macro = getattr(pages.macros("sentences.j2", package=PACKAGE), name)
+    macro = getattr(macros("sentences.j2", package=PACKAGE), name)
     goals = result.broken or result.certified.goals
     missed = [_missed(result, name) for name in result.missed]
     group = _group_text(result.failing[0].name) if result.failing else ""

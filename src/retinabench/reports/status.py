@@ -12,14 +12,13 @@ from pathlib import Path
 
 from rich.text import Text
 
-from retinabench.core.errors import InputError
-from retinabench.core.files import check, sha256
+from retinabench.core.errors import InputError, check, sha256
 from retinabench.core.results import Document, JsonObject
 from retinabench.metrics.actions import read_rule
 from retinabench.reports.actions import LOG, judged, read_log
 from retinabench.reports.guarantees import SHEET
 from retinabench.reports.monitoring import goal_text
-from retinabench.reports.toolkit.pages import counted
+from retinabench.reports.toolkit.tables import counted
 
 MOST_BYTES = 50_000_000  # of a JSON file that is looked at
 CERTIFICATES = ("retinabench.transfer/", "retinabench.triage/", "retinabench.within/")

@@ -8,7 +8,7 @@ from retinabench.concepts.examinees import Answers
 from retinabench.concepts.inference.claims import bank_sequence, new_sequence
 from retinabench.concepts.inference.rates import CellAnswers, PatientAnswers, Patients, accuracy, rate
 from retinabench.concepts.questioning.examination import examine
-from retinabench.metrics.proportions import clopper_pearson
+from retinabench.metrics.intervals import clopper_pearson
 
 
 def test_one_sample_of_each_patient_counts_and_every_sample_as_often():

@@ -12,9 +12,8 @@ from retinabench.concepts.questioning.readers import AVERAGE, Strata, enter_read
 from retinabench.concepts.questioning.referral import agreement, decisions
 from retinabench.concepts.questioning.transcript import Answered, Record
 from retinabench.core.errors import InputError
-from retinabench.metrics.decisions import FrozenThreshold
-from retinabench.metrics.intervals import auroc_error
-from retinabench.metrics.proportions import clustered_proportion
+from retinabench.metrics.image_sets import FrozenThreshold
+from retinabench.metrics.intervals import auroc_error, clustered_proportion
 from retinabench.predictions.table import Predictions
 
 

@@ -13,7 +13,7 @@ from retinabench.concepts.report import findings
 from retinabench.concepts.report.findings import ConceptPair, ExaminationReport, parse_goals, short_decimal
 from retinabench.concepts.report.page import render
 from retinabench.core.errors import InputError
-from retinabench.metrics.decisions import FrozenThreshold
+from retinabench.metrics.image_sets import FrozenThreshold
 from retinabench.predictions.table import Predictions
 from support.concept_banks import CONCEPTS as CONCEPTS_BESIDE_TABLES
 from support.concept_banks import CONCEPTS as CONCEPTS_FINDINGS

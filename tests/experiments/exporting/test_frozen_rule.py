@@ -11,7 +11,7 @@ from retinabench.core.errors import InputError
 from retinabench.experiments.exporting.frozen_rule import attach
 from retinabench.experiments.exporting.model import export_run
 from retinabench.experiments.exporting.predict_images import predict_images
-from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.image_sets import referral_uncertainty
 from retinabench.predictions.io import read_predictions
 
 

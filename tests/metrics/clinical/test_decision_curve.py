@@ -8,7 +8,7 @@ import retinabench as rb
 from retinabench.metrics.clinical import screening_table
 from retinabench.metrics.clinical.decision_curve import missed_disease, net_benefit, workload
 from retinabench.metrics.clinical.screening_table import TwoByTwo, predictive_values, two_by_two
-from retinabench.metrics.proportions import Interval, jeffreys
+from retinabench.metrics.intervals import Interval, jeffreys
 from support.shared_inputs import most_uncertain
 
 

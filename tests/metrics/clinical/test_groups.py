@@ -5,7 +5,7 @@ from scipy.special import expit, logit
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.clinical.groups import between_groups, mean_residual, new_site, subgroups_of
-from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics.intervals import Interval, clustered_proportion
 
 
 def screened(n=300, seed=0, drop=0.0, **columns):

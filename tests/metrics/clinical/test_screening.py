@@ -10,8 +10,8 @@ from retinabench.metrics.clinical import screening_table
 from retinabench.metrics.clinical.decision_curve import best_simple_rule, net_benefit
 from retinabench.metrics.clinical.screening import clinic, ungradable_images
 from retinabench.metrics.clinical.screening_table import likelihood_ratios, referral_view_intervals, two_by_two
-from retinabench.metrics.decisions import FrozenThreshold, ReferralRule, by_patient
-from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics.image_sets import FrozenThreshold, ReferralRule
+from retinabench.metrics.intervals import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 from support.screened import two_domains
 from support.shared_inputs import answers, most_uncertain
@@ -68,7 +68,7 @@ def test_golden_readings(data):
 
 def test_golden_patients(data, golden):
     ids = np.arange(len(data["y"])).astype(str)
-    people = by_patient(Predictions(ids, data["y"], data["p"], patient_id=np.asarray(data["patient"]).astype(str)))
+    people = rb.by_patient(Predictions(ids, data["y"], data["p"], patient_id=np.asarray(data["patient"]).astype(str)))
     want = golden["patient_level_n200"]
     assert len(people) == 200
     assert people.label.mean() == pytest.approx(want["prevalence"])
@@ -92,7 +92,7 @@ def test_patients_are_what_a_rule_does_to_their_images():
     n = len(patient)
     prob, u = rng.random(n).round(2), rng.random(n).round(1)
     given = Predictions(np.arange(n).astype(str), rng.random(n) < 0.3, prob, patient_id=patient, uncertainty=u)
-    people = by_patient(given, "own", 0.4)
+    people = rb.by_patient(given, "own", 0.4)
     for t in np.arange(0, 1.05, 0.1):
         label, called, read = any_eye(given.label, prob >= 0.4, u > t, patient)
         assert (people.label == label).all()
@@ -100,9 +100,9 @@ def test_patients_are_what_a_rule_does_to_their_images():
         assert (((people.prob >= 0.4) & (people.uncertainty <= t)) == called).all()
     domain = ["in_domain", "shifted", "shifted"]
     both = Predictions(["a", "b", "c"], [0, 1, 1], [0.1, 0.9, 0.2], patient_id=["p"] * 3, domain=domain)
-    assert by_patient(both).image_id.tolist() == ["p, in_domain test", "p, shifted test"]
+    assert rb.by_patient(both).image_id.tolist() == ["p, in_domain test", "p, shifted test"]
     with pytest.raises(InputError, match="is missing"):
-        by_patient(Predictions(["a"], [0], [0.1]))
+        rb.by_patient(Predictions(["a"], [0], [0.1]))
 
 
 def test_readings_by_hand():

@@ -10,7 +10,7 @@ import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.classification import sensitivity_at_of, specificity_at_of
 from retinabench.metrics.clinical.screening_table import ClinicalGoal, TwoByTwo, judge_goals, two_by_two
-from retinabench.metrics.decisions import DecisionThreshold, FrozenThreshold, operating_points, referral_rule
+from retinabench.metrics.image_sets import DecisionThreshold, FrozenThreshold, operating_points, referral_rule
 from retinabench.metrics.weighted_images import Cases
 
 BEST = {"sensitivity": sensitivity_at_of, "specificity": specificity_at_of}

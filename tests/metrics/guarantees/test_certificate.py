@@ -12,7 +12,7 @@ from retinabench.metrics.guarantees.certificate import LabelledRisk, certify, ju
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases, weights
 from retinabench.metrics.guarantees.sequence import SHARE, TARGET, certified, evidence, orders
 from retinabench.metrics.guarantees.transfer import choose_threshold
-from retinabench.metrics.proportions import clustered_proportion
+from retinabench.metrics.intervals import clustered_proportion
 from support.dependent_images import drawn
 
 

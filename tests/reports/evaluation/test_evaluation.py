@@ -9,9 +9,8 @@ from sklearn.metrics import roc_auc_score
 import retinabench as rb
 from retinabench.core.errors import InputError
 from retinabench.metrics.comparison import compare
-from retinabench.metrics.intervals import difference_method
 from retinabench.metrics.referral_curves import METRICS as REFERRAL
-from retinabench.metrics.registry import SCORES
+from retinabench.metrics.registry import SCORES, difference_method
 from retinabench.metrics.weighted_images import Cases, cluster_codes, replicate_weight
 from retinabench.predictions.table import Predictions
 from retinabench.reports.evaluation import evaluation

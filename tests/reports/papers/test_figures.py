@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from retinabench.core.errors import InputError
-from retinabench.metrics.decisions import binary_entropy
+from retinabench.metrics.image_sets import binary_entropy
 from retinabench.reports.papers import figures as shared
 from retinabench.reports.papers import filos
 from retinabench.reports.papers.figures import _entropies, method_marks

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from retinabench.core.errors import QUIET, InputError
+from retinabench.metrics.arrays import referral_curve
 from retinabench.metrics.classification import grade_weight, roc_curve, sensitivity_on_chords
-from retinabench.metrics.decisions import referral_uncertainty
-from retinabench.metrics.scoring import referral_curve
+from retinabench.metrics.image_sets import referral_uncertainty
 from retinabench.metrics.weighted_images import Cases
 from retinabench.predictions.io import write_predictions
 from retinabench.reports.evaluation.evaluation import GRID

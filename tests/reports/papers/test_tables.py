@@ -8,9 +8,9 @@ import pytest
 
 import retinabench as rb
 from retinabench.core.errors import QUIET
-from retinabench.metrics.decisions import referral_uncertainty
+from retinabench.metrics.arrays import referral_curve
+from retinabench.metrics.image_sets import referral_uncertainty
 from retinabench.metrics.published import aggregate as published_aggregate
-from retinabench.metrics.scoring import referral_curve
 from retinabench.predictions.table import Predictions
 from retinabench.reports.papers import filos
 from retinabench.reports.papers.measurements import collect

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from retinabench.reports.toolkit import tables
-from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, cell_text, to_latex, to_markdown, to_terminal
+from retinabench.reports.toolkit.latex import to_latex
+from retinabench.reports.toolkit.tables import Cell, Column, Row, Table, cell_text, to_markdown, to_terminal
 from support.reading_pages import printed
 
 HOSTILE = "<b>|*_ [x](y) $a$ & 50 %"

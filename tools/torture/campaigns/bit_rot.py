@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
 
-from retinabench.core.files import CHECKSUMS, verify
+from retinabench.core.errors import CHECKSUMS
+from retinabench.core.files import verify
 from torture.interpose import What, interposed
 from torture.outcomes import Outcome, Verdict, equal
 from torture.trees import Undisturbed, contents, fresh, undisturbed

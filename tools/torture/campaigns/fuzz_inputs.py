@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from retinabench.core.files import CHECKSUMS
+from retinabench.core.errors import CHECKSUMS
 from torture.fuzz.case import Case, trials
 from torture.fuzz.damage import KINDS, damaged
 from torture.outcomes import Outcome

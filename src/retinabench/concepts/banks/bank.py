@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from retinabench.concepts.banks.masks import region_ids, region_images, region_truth
-from retinabench.core.errors import QUIET, InputError, Progress
-from retinabench.core.files import atomic_write, check, remove
+from retinabench.core.errors import QUIET, InputError, Progress, check
+from retinabench.core.files import atomic_write, remove
 from retinabench.core.workspace import Workspace
 from retinabench.data.dataset import ConceptImages, Rows, make_records
 from retinabench.data.prepare import SHARD, SHARD_BYTES

@@ -22,8 +22,7 @@ from scipy.special import expit, logit
 from retinabench.concepts.banks.bank import UNKNOWN, Bank
 from retinabench.concepts.banks.definition import BankDefinition, LabelTable
 from retinabench.concepts.banks.masks import collected, drawn, one_file, patient_of, read_coco, read_mask_files
-from retinabench.core.errors import QUIET, InputError, Progress, nearest
-from retinabench.core.files import check
+from retinabench.core.errors import QUIET, InputError, Progress, check, nearest
 from retinabench.core.random_streams import numpy_generator
 from retinabench.data.archives import Files, open_files
 from retinabench.data.dataset import ConceptImages

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 from retinabench.concepts.inference.claims import RateEnds, bank_sequence, new_sequence
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import Document
-from retinabench.metrics.proportions import clopper_pearson
+from retinabench.metrics.intervals import clopper_pearson
 
 Rows = NDArray[np.intp]
 

@@ -22,7 +22,7 @@ from retinabench.core.results import Document
 from retinabench.core.version import __version__
 from retinabench.data.dataset import ConceptImages
 from retinabench.data.preprocessing.graham import field_circle
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.weighted_images import cluster_bootstrap, percentile_interval
 
 Mask = NDArray[np.bool_]

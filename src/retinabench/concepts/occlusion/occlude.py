@@ -33,8 +33,8 @@ from retinabench.data.loader import chunks
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess
 from retinabench.experiments.exporting.model import ExportedModel, export_run, load_model
 from retinabench.experiments.run_folder import finished_run
-from retinabench.metrics.decisions import decompose
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.image_sets import decompose
+from retinabench.metrics.intervals import Interval
 from retinabench.reports.toolkit import pages
 from retinabench.reports.toolkit.figures import HUES, Panel, data_uri, drawing, to_svg
 from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Quantity, Row, Table, plain

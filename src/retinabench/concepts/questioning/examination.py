@@ -44,8 +44,7 @@ from retinabench.concepts.questioning.transcript import (
     register,
     seed_of,
 )
-from retinabench.core.errors import QUIET, InputError, Progress, WorkError
-from retinabench.core.files import check
+from retinabench.core.errors import QUIET, InputError, Progress, WorkError, check
 from retinabench.core.random_streams import numpy_generator
 from retinabench.core.results import Document, JsonObject, json_content
 from retinabench.metrics.clinical.readers import BesideReaders

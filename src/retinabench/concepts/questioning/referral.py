@@ -33,8 +33,8 @@ from retinabench.concepts.banks.bank import Bank
 from retinabench.concepts.questioning.transcript import Record
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, vars_of
-from retinabench.metrics.decisions import FrozenThreshold
-from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics.image_sets import FrozenThreshold
+from retinabench.metrics.intervals import Interval, clustered_proportion
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import UNKNOWN_GRADE
 

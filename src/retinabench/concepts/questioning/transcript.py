@@ -30,8 +30,8 @@ from retinabench.concepts.inference.claims import Claim, check_confidence, parse
 from retinabench.concepts.inference.rates import ANYTHING, CellAnswers, PatientAnswers, Patients
 from retinabench.concepts.inference.unpredictability import AnswerRanking, ranking
 from retinabench.concepts.questioning.strategies import find_strategy
-from retinabench.core.errors import InputError, open_in_place
-from retinabench.core.files import check, explain, sealed, unsealed
+from retinabench.core.errors import InputError, check, open_in_place
+from retinabench.core.files import explain, sealed, unsealed
 from retinabench.core.results import JsonObject
 from retinabench.core.workspace import Workspace
 

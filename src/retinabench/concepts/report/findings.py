@@ -21,8 +21,8 @@ from retinabench.concepts.questioning.referral import Agreement, AtEqualGrade
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import JsonObject, json_content
 from retinabench.core.settings import read_toml
-from retinabench.metrics.decisions import operating_points
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.image_sets import operating_points
+from retinabench.metrics.intervals import Interval
 from retinabench.reports.toolkit.tables import (
     COUNT,
     PERCENT,

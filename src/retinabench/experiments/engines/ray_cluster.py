@@ -22,9 +22,9 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
-from retinabench.core.errors import QUIET, InputError, Progress, WorkError, open_in_place, printable
-from retinabench.core.files import atomic_write, read_checksums, settle, write_bytes
-from retinabench.core.files import check as check_file
+from retinabench.core.errors import QUIET, InputError, Progress, WorkError, open_in_place, printable, read_checksums
+from retinabench.core.errors import check as check_file
+from retinabench.core.files import atomic_write, settle, write_bytes
 from retinabench.core.subprocesses import environment, sleeping_threads
 from retinabench.experiments.engines.scheduler import Job, JobResult, Outcome, ScheduledJob, compute
 from retinabench.experiments.engines.worker import JobRequest, execute_request, host, request_for, run_request

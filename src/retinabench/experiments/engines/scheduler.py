@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from retinabench.core.errors import Progress
-from retinabench.core.files import check, write_bytes
+from retinabench.core.errors import Progress, check
+from retinabench.core.files import write_bytes
 from retinabench.data.tasks import Task, load_task
 from retinabench.experiments.config import Run
 from retinabench.experiments.execution import member_runs

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from retinabench.core.errors import InputError, kept_inside
-from retinabench.core.files import check, write_bytes, write_json
+from retinabench.core.errors import InputError, check, kept_inside
+from retinabench.core.files import write_bytes, write_json
 from retinabench.core.settings import read_checked
 from retinabench.core.workspace import Workspace
 from retinabench.experiments.exporting.model_files import ABOUT, CARD, ModelAbout, read_about, weights_of

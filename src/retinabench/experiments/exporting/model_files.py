@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, StrictBool, StrictInt
 from torch import Tensor
 
-from retinabench.core.errors import InputError, kept_inside
-from retinabench.core.files import check
+from retinabench.core.errors import InputError, check, kept_inside
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, read_checked
 from retinabench.data.preprocessing.preprocess import Preprocess, Recipe

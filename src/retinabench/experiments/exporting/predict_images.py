@@ -25,7 +25,7 @@ from retinabench.data.tables import encoded, is_missing, read_columns
 from retinabench.experiments.exporting.model import ExportedModel
 from retinabench.experiments.run import PREDICT_BATCH
 from retinabench.metrics.actions import called, listed
-from retinabench.metrics.decisions import ABOVE_HALF, referral_uncertainty
+from retinabench.metrics.image_sets import ABOVE_HALF, referral_uncertainty
 from retinabench.predictions.check import Check, indistinct, named_by_row
 from retinabench.predictions.io import to_table, write_predictions
 from retinabench.predictions.table import Predictions

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retinabench.metrics import classification, published, referral_curves
-from retinabench.metrics.decisions import referral_uncertainty
-from retinabench.metrics.image_sets import SET_LABELS, ImageSet
+from retinabench.metrics.image_sets import SET_LABELS, ImageSet, referral_uncertainty
 from retinabench.metrics.published import balanced_rows
 from retinabench.metrics.registry import SCORES
 from retinabench.predictions.table import Predictions

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 
-from retinabench.core.errors import QUIET, InputError, Progress, WorkError, nearest
-from retinabench.core.files import check
+from retinabench.core.errors import QUIET, InputError, Progress, WorkError, check, nearest
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import flat
 from retinabench.core.version import __version__

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 
-from retinabench.core.files import remove, state
+from retinabench.core.errors import state
+from retinabench.core.files import remove
 from retinabench.experiments.study.definition import Study
 from retinabench.experiments.study.study import Chosen
 from retinabench.methods.composed import Ensemble

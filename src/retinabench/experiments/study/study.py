@@ -17,8 +17,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from retinabench.core.errors import QUIET, InputError, Progress, WorkError
-from retinabench.core.files import check, write_json
+from retinabench.core.errors import QUIET, InputError, Progress, WorkError, check
+from retinabench.core.files import write_json
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen, merged, read_checked
 from retinabench.core.version import __version__

@@ -25,8 +25,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from retinabench.core.errors import QUIET, InputError, Progress, WorkError, kept_inside, open_in_place
-from retinabench.core.files import atomic_write, check, explain
+from retinabench.core.errors import QUIET, InputError, Progress, WorkError, check, kept_inside, open_in_place
+from retinabench.core.files import atomic_write, explain
 from retinabench.core.random_streams import numpy_generator, torch_generator
 from retinabench.core.results import JsonObject
 from retinabench.core.workspace import Workspace

@@ -34,8 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, StrictInt
 
-from retinabench.core.errors import InputError, json_object
-from retinabench.core.files import atomic_write, check
+from retinabench.core.errors import InputError, check, json_object
+from retinabench.core.files import atomic_write
 from retinabench.core.results import JsonObject
 from retinabench.core.settings import Frozen
 from retinabench.fidelity.reference import convergence

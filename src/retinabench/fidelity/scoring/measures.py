@@ -47,8 +47,8 @@ from retinabench.fidelity import distances
 from retinabench.fidelity.reference.reference_file import Reference, chains_of, predictive
 from retinabench.fidelity.submissions.submission import DRAWS, Submission
 from retinabench.fidelity.targets.target import Target
-from retinabench.metrics.decisions import binary_entropy
-from retinabench.metrics.scoring import referral_curve
+from retinabench.metrics.arrays import referral_curve
+from retinabench.metrics.image_sets import binary_entropy
 from retinabench.metrics.weighted_images import percentile_interval
 
 _VARIED = 0.05  # least share of rows that name another class than the most frequent one

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from retinabench.metrics.intervals import holm, replicate_error, t_test
+from retinabench.metrics.intervals import replicate_error
+from retinabench.metrics.p_values import holm, t_test
 from retinabench.metrics.paired import PairTest, Side, mean_difference, places, seed_effects
 
 Floats = NDArray[np.float64]

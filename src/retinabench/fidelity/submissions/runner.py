@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError
-from retinabench.core.files import check, write_bytes
+from retinabench.core.errors import InputError, check
+from retinabench.core.files import write_bytes
 from retinabench.core.random_streams import torch_generator
 from retinabench.core.results import JsonObject, number_text
 from retinabench.core.version import __version__

@@ -36,8 +36,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError
 
-from retinabench.core.errors import InputError, json_object, printable
-from retinabench.core.files import check, write_bytes
+from retinabench.core.errors import InputError, check, json_object, printable
+from retinabench.core.files import write_bytes
 from retinabench.core.results import JsonObject
 from retinabench.core.seeds import numpy_generator
 from retinabench.core.settings import Frozen

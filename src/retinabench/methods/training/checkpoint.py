@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retinabench.core.errors import QUIET, InputError, Progress
-from retinabench.core.files import atomic_write, check, write_bytes
+from retinabench.core.errors import QUIET, InputError, Progress, check
+from retinabench.core.files import atomic_write, write_bytes
 from retinabench.data.loader import is_out_of_memory
 from retinabench.models.weight_files import load_archive
 

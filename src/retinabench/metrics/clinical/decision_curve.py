@@ -20,8 +20,8 @@ from retinabench.metrics.clinical.screening_table import (
     referral_shares,
     share_interval,
 )
-from retinabench.metrics.decisions import margin
-from retinabench.metrics.proportions import Interval, binary, clustered_proportion, combinations, combined_proportions
+from retinabench.metrics.image_sets import margin
+from retinabench.metrics.intervals import Interval, binary, clustered_proportion, combinations, combined_proportions
 from retinabench.metrics.weighted_images import Bools, Floats, RankedImages, cluster_codes
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE

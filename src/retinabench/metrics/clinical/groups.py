@@ -22,9 +22,9 @@ from scipy.special import expit, log_expit, logit, ndtri
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document, JsonObject, json_content, number_text
+from retinabench.metrics import intervals
 from retinabench.metrics.clinical.readers import PREFIX
-from retinabench.metrics.intervals import HALF, auroc_error, loss_interval
-from retinabench.metrics.proportions import Interval, clustered_proportion, difference_of
+from retinabench.metrics.intervals import Interval, auroc_error, clustered_proportion, difference_of, loss_interval
 from retinabench.metrics.weighted_images import Bools, Floats, cluster_codes
 from retinabench.predictions.table import Predictions
 
@@ -273,7 +273,7 @@ def mean_residual(label: Bools, prob: Floats, codes: NDArray[np.intp], level: fl
     for loss in (label * (1 - prob), ~label * prob):
         sums = np.bincount(patients, loss - loss.mean())
         variance = float(count / (count - 1) * sums @ sums) / len(loss) ** 2
-        pseudo = HALF / 2 / count, HALF / 3 / count**2
+        pseudo = intervals.HALF / 2 / count, intervals.HALF / 3 / count**2
         parts.append(Interval(float(loss.mean()), *loss_interval(float(loss.mean()), variance, pseudo, 1.0, level)))
     return difference_of(*parts)
 

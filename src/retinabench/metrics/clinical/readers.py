@@ -24,7 +24,7 @@ from scipy.special import stdtr, stdtrit
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document
-from retinabench.metrics.proportions import Interval, clustered_proportion
+from retinabench.metrics.intervals import Interval, clustered_proportion
 from retinabench.metrics.weighted_images import Bools, Floats
 from retinabench.predictions.table import Predictions
 

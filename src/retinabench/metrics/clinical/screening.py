@@ -21,6 +21,7 @@ from retinabench.core.results import (
     number_text,
     vars_of,
 )
+from retinabench.metrics import image_sets
 from retinabench.metrics.calibration import CalibrationSummary, calibration_summary, input_notes
 from retinabench.metrics.clinical.decision_curve import (
     THRESHOLDS,
@@ -51,20 +52,17 @@ from retinabench.metrics.clinical.screening_table import (
     share_interval,
     two_by_two,
 )
-from retinabench.metrics.decisions import (
-    DEFAULT,
+from retinabench.metrics.grades import GradeScores, grade_scores
+from retinabench.metrics.image_sets import (
+    SET_LABELS,
     DecisionThreshold,
     FrozenThreshold,
     ReferralRule,
-    by_patient,
     gradable,
-    referral_rule,
-    referral_uncertainty,
+    order_notes,
 )
-from retinabench.metrics.grades import GradeScores, grade_scores
-from retinabench.metrics.image_sets import SET_LABELS, order_notes
-from retinabench.metrics.intervals import auroc_error
-from retinabench.metrics.proportions import Interval, clustered_proportion, finite_or_none
+from retinabench.metrics.intervals import Interval, auroc_error, clustered_proportion, finite_or_none
+from retinabench.metrics.patients import by_patient
 from retinabench.metrics.smooth_calibration import SmoothCalibration, smooth_calibration
 from retinabench.metrics.weighted_images import Bools, Cases, Floats, cluster_codes, is_positive
 from retinabench.predictions.check import without_patients
@@ -176,7 +174,7 @@ def screen_set(
     cut, every, part = stated.threshold, part, part.take(np.flatnonzero(gradable))
     y, p = part.label == 1, part.prob
     said = is_positive(p, cut.value)
-    values, _ = referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)
+    values, _ = image_sets.referral_uncertainty(part, stated.referral.uncertainty, threshold=cut.value)
     sent = stated.referral.refers(values)
     codes, _ = cluster_codes(part.patients)
     patients, patient_readings = _by_patient(part, stated)
@@ -235,7 +233,7 @@ def _by_patient(part: Predictions, stated: Screened) -> tuple[JudgedTable | None
         return None, None
     people = by_patient(part, stated.referral.uncertainty, stated.threshold.value)
     y, said, codes = people.label == 1, is_positive(people.prob, stated.threshold.value), np.arange(len(people))
-    sent = stated.referral.refers(referral_uncertainty(people, "own")[0])
+    sent = stated.referral.refers(image_sets.referral_uncertainty(people, "own")[0])
     return _judged(y, said, codes, stated), referral_view_intervals(y, said, sent, codes, reader=stated.reader)
 
 
@@ -382,8 +380,8 @@ def clinic(
         hint = "The numbers are of the test split; leave the column 'split' out if all images belong to it."
         raise InputError("holds no gradable image of the test split", file=predictions.source, hint=hint)
     usable = predictions if good.all() else predictions.take(np.flatnonzero(good))
-    cut = DecisionThreshold.parse(DEFAULT if threshold is None else threshold).freeze(usable)
-    rule = referral_rule(usable, uncertainty, cut.value, threshold=referral_threshold, rate=referral_rate)
+    cut = DecisionThreshold.parse(image_sets.DEFAULT if threshold is None else threshold).freeze(usable)
+    rule = image_sets.referral_rule(usable, uncertainty, cut.value, threshold=referral_threshold, rate=referral_rate)
     stated = Screened(cut, rule, prevalences, reader, referral_cost, images_per_hour, subgroups, goal, population, harm)
     sets, validation = {}, predictions.select(domain="in_domain", split="validation", unlabelled=True)
     for name in ("in_domain", "shifted"):
@@ -393,7 +391,7 @@ def clinic(
     notes = _notes(predictions, stated, sets)
     for name in sets:
         part = predictions.take(np.flatnonzero(good & (predictions.domain == name) & (predictions.split == "test")))
-        values, _ = referral_uncertainty(part, uncertainty, threshold=cut.value)
+        values, _ = image_sets.referral_uncertainty(part, uncertainty, threshold=cut.value)
         codes, _ = cluster_codes(part.patients)
         notes += input_notes(SET_LABELS[name], part.label, part.prob, values, codes, cut.value)
     return ScreeningReport(stated, sets, tuple(notes), predictions.source)

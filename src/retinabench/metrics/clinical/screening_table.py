@@ -29,17 +29,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, vars_of
+from retinabench.metrics import intervals
 from retinabench.metrics.classification import false_alarm_price
 from retinabench.metrics.clinical.groups import group_members
-from retinabench.metrics.decisions import FrozenThreshold, ReferralRule, referral_rules, referral_uncertainty
-from retinabench.metrics.proportions import (
-    Interval,
-    binary,
-    clustered_proportion,
-    patient_starts,
-    share_of_two,
-    shares_with_ends,
-)
+from retinabench.metrics.image_sets import FrozenThreshold, ReferralRule, referral_rules, referral_uncertainty
+from retinabench.metrics.intervals import Interval, binary, clustered_proportion, patient_starts, shares_with_ends
 from retinabench.metrics.weighted_images import Bools, Floats, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE
@@ -205,8 +199,8 @@ def predictive_value_intervals(sensitivity: Interval, specificity: Interval, pre
     """
     missed, alarmed = (Interval(1 - one.value, 1 - one.high, 1 - one.low) for one in (sensitivity, specificity))
     return {
-        "ppv": share_of_two(sensitivity, alarmed, prevalence, 1 - prevalence),
-        "npv": share_of_two(specificity, missed, 1 - prevalence, prevalence),
+        "ppv": intervals.share_of_two(sensitivity, alarmed, prevalence, 1 - prevalence),
+        "npv": intervals.share_of_two(specificity, missed, 1 - prevalence, prevalence),
     }
 
 
@@ -216,7 +210,10 @@ def likelihood_ratios(sensitivity: Interval, specificity: Interval) -> dict[str,
     A ratio of two rates is the odds of the share of the one in both, whose interval `share_of_two` has.
     """
     missed, alarmed = (Interval(1 - one.value, 1 - one.high, 1 - one.low) for one in (sensitivity, specificity))
-    shares = {"positive": share_of_two(sensitivity, alarmed, 1, 1), "negative": share_of_two(missed, specificity, 1, 1)}
+    shares = {
+        "positive": intervals.share_of_two(sensitivity, alarmed, 1, 1),
+        "negative": intervals.share_of_two(missed, specificity, 1, 1),
+    }
     found = {}
     for name, one in shares.items():
         ends = np.array([one.value, one.low, one.high])

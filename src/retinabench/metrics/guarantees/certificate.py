@@ -44,7 +44,7 @@ References:
 
 The risk is that of the very estimand that was certified: for the error of the retained images, num and den are 1 for a wrong
 retained and for a retained image (per image), or these divided by the number of images of the patient (per image of a random
-patient). With the ratio r and the effective number of images m of `metrics.proportions`, which allows for the dependence of
+patient). With the ratio r and the effective number of images m of `metrics.intervals`, which allows for the dependence of
 the images of a patient, and k = r m, the tests are those of Clopper and Pearson: P(Binomial(m, goal) >= k) refutes the bound where
 it is small, P(Binomial(m, goal) <= k) confirms it, both continued to real k and m by the incomplete beta function. The exact
 interval of `clustered_proportion` is what these tests do not reject. `benchmarks/new_data.py` has their error rates.
@@ -65,8 +65,8 @@ from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases
 from retinabench.metrics.guarantees.sequence import SHARE, GoalSequence, certified
-from retinabench.metrics.intervals import holm
-from retinabench.metrics.proportions import effective_images
+from retinabench.metrics.intervals import effective_images
+from retinabench.metrics.p_values import holm
 from retinabench.metrics.weighted_images import Floats, cluster_codes
 
 Verdict = Literal["broken", "holds", "not refuted"]

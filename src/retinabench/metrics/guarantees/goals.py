@@ -31,9 +31,8 @@ from numpy.typing import NDArray
 
 from retinabench.core.errors import InputError, nearest
 from retinabench.core.results import Document, number_text
-from retinabench.metrics.decisions import referral_uncertainty
-from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT, PER_PATIENT
-from retinabench.metrics.proportions import Interval, clopper_pearson, effective_images
+from retinabench.metrics.image_sets import PER_IMAGE, PER_IMAGE_OF_A_RANDOM_PATIENT, PER_PATIENT, referral_uncertainty
+from retinabench.metrics.intervals import Interval, clopper_pearson, effective_images
 from retinabench.metrics.weighted_images import Bools, Floats, cluster_codes, is_positive
 from retinabench.predictions.table import Predictions
 from retinabench.predictions.values import SEVERE

@@ -21,13 +21,12 @@ from retinabench.core.results import Document, IntervalRow, JsonObject, Row, Tab
 from retinabench.metrics.calibration import input_notes
 from retinabench.metrics.clinical.groups import FEWEST_PATIENTS, named_groups
 from retinabench.metrics.clinical.screening_table import referral_view_intervals
-from retinabench.metrics.decisions import DecisionThreshold, FrozenThreshold, by_patient, referral_uncertainty
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, LabelledRisk, Refutation, Verdict, certify, judge
 from retinabench.metrics.guarantees.goals import TARGETS, Goal, Per, ReferralCases, as_goals
-from retinabench.metrics.image_sets import order_notes
-from retinabench.metrics.intervals import auroc_error
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.image_sets import DecisionThreshold, FrozenThreshold, order_notes, referral_uncertainty
+from retinabench.metrics.intervals import Interval, auroc_error
+from retinabench.metrics.patients import by_patient
 from retinabench.metrics.weighted_images import Bools, Floats, check_draws, cluster_codes
 from retinabench.predictions.check import eyes_of_one, refuse_alike, refuse_partly, without_patients
 from retinabench.predictions.table import Predictions

@@ -27,7 +27,6 @@ import numpy as np
 from retinabench.core.errors import InputError
 from retinabench.core.results import Document, JsonObject, Row
 from retinabench.metrics.clinical.groups import group_labels
-from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.follow_up import Watched, reference_values
 from retinabench.metrics.guarantees.certificate import Certificate, certify, rounded_up
 from retinabench.metrics.guarantees.goals import Goal, Per, ReferralCases, as_goals, ratio_interval
@@ -41,7 +40,8 @@ from retinabench.metrics.guarantees.transfer import (
     on_sets,
     validation_and_test,
 )
-from retinabench.metrics.proportions import Interval, finite_or_none
+from retinabench.metrics.intervals import Interval, finite_or_none
+from retinabench.metrics.patients import by_patient
 from retinabench.metrics.weighted_images import Floats, check_draws
 from retinabench.predictions.table import Predictions
 

@@ -14,18 +14,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from retinabench.core.errors import InputError
-from retinabench.core.files import check
+from retinabench.core.errors import InputError, check
 from retinabench.metrics import classification, weighted_images
 from retinabench.metrics.classification import sensitivity_within
-from retinabench.metrics.decisions import binary_entropy, compared_uncertainties, referral_uncertainty
-from retinabench.metrics.image_sets import Scores, kept_columns
-from retinabench.metrics.intervals import Ends, IntervalMethod, difference_method
+from retinabench.metrics.image_sets import binary_entropy, compared_uncertainties, kept_columns, referral_uncertainty
 from retinabench.metrics.paired import Methods, PairedSet
 from retinabench.metrics.referral_curves import area_of, values_on_grid
-from retinabench.metrics.registry import SCORES, ScoreSpec, referred_scores
+from retinabench.metrics.registry import SCORES, Ends, IntervalMethod, ScoreSpec, difference_method, referred_scores
 from retinabench.metrics.rejection import Rejections, compare_uncertainties
-from retinabench.metrics.scoring import ScoreSettings, score_and_replicates
+from retinabench.metrics.scoring import Scores, ScoreSettings, score_and_replicates
 from retinabench.metrics.weighted_images import (
     Bools,
     Cases,

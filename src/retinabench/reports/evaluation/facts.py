@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from retinabench.metrics.decisions import by_patient
 from retinabench.metrics.image_sets import PER_IMAGE, PER_PATIENT, SET_LABELS
+from retinabench.metrics.patients import by_patient
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.weighted_images import Cases
 from retinabench.reports.evaluation.evaluation import Evaluation, SetPredictions, quantities

@@ -18,14 +18,13 @@ from rich.text import Text
 
 from retinabench.core.results import JsonObject, json_content
 from retinabench.metrics.classification import false_alarm_price
-from retinabench.metrics.decisions import DEFAULT
-from retinabench.metrics.image_sets import FEW_PATIENTS, POOR, SET_LABELS, Baseline, Kind, Scores, SetScores, judge
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.image_sets import DEFAULT, SET_LABELS
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.rejection import Rejections
+from retinabench.metrics.scoring import FEW_PATIENTS, POOR, Baseline, Kind, Scores, SetScores, judge
 from retinabench.reports import grades
 from retinabench.reports.toolkit import tables as toolkit
-from retinabench.reports.toolkit.pages import counted, macros
 from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Quantity, Row, Table, p_value
 
 if TYPE_CHECKING:
@@ -99,9 +98,9 @@ def comparison_table(found: Comparison) -> Group:
         for side, model in (("a", found.a), ("b", found.b)):
             if names := [name for name, score in one.scores.items() if score.better == side]:
                 shown = ", ".join(names[:NAMED]) + ", …" * (len(names) > NAMED)
-                parts.append(f"“{model}” is better by {shown} ({len(names)} of {counted(total, 'score')})")
+                parts.append(f"“{model}” is better by {shown} ({len(names)} of {toolkit.counted(total, 'score')})")
         if not parts:
-            parts = [f"no difference is shown by {counted(total, 'score')}"]
+            parts = [f"no difference is shown by {toolkit.counted(total, 'score')}"]
         elif any(score.better is None for score in one.scores.values()):
             parts.append("the others show no difference")
         lines.append(Text(f"{SET_LABELS[key]}: {'; '.join(parts)}.\n", style="bold"))
@@ -275,7 +274,7 @@ def sentences(one: Worth) -> str:
         form = quantity.form(NumberFormat(2, signed=style == "signed"))
         return f"{form(quantity.value)} {form.interval(quantity.low, quantity.high)}".rstrip()
 
-    template = macros("worth.html.j2", package="retinabench.reports.evaluation")
+    template = toolkit.macros("worth.html.j2", package="retinabench.reports.evaluation")
     said = (
         template.lead(one), template.warning(one), template.sentence(one, show), template.details(one, show),
         template.uncertainty(one, show),

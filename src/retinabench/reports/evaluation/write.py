@@ -16,9 +16,8 @@ from retinabench.core.results import JsonObject, json_content
 from retinabench.data.prepared import open_data
 from retinabench.metrics import classification
 from retinabench.metrics.clinical.screening_table import GOALS, MOST_GROUPS, PolicyGrid, Screened, policy_grid
-from retinabench.metrics.decisions import DEFAULT, DecisionThreshold, referral_rule
-from retinabench.metrics.image_sets import PER_IMAGE, SET_LABELS
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.image_sets import DEFAULT, PER_IMAGE, SET_LABELS, DecisionThreshold, referral_rule
+from retinabench.metrics.intervals import Interval
 from retinabench.metrics.registry import SCORES
 from retinabench.metrics.scoring import Rules
 from retinabench.predictions.io import ReadEach, find_files, read_each

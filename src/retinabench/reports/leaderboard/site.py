@@ -29,8 +29,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from retinabench.core.errors import QUIET, InputError, Progress
-from retinabench.core.files import check, json_text, write_bytes
+from retinabench.core.errors import QUIET, InputError, Progress, check
+from retinabench.core.files import json_text, write_bytes
 from retinabench.core.results import IntervalRow, JsonObject, draw_intervals
 from retinabench.core.workspace import Workspace
 from retinabench.metrics.classification import sensitivity_within

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, StringConstraints, ValidationError, field_validator
 
-from retinabench.core.errors import InputError, nearest, visible
-from retinabench.core.files import check, json_text, sha256, write_bytes
+from retinabench.core.errors import InputError, check, nearest, sha256, visible
+from retinabench.core.files import json_text, write_bytes
 from retinabench.core.settings import Frozen, first_problem
 from retinabench.data.frozen import definition
 from retinabench.data.frozen.definition import BenchmarkTruth, FrozenBenchmark, benchmark_names, frozen_benchmark

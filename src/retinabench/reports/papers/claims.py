@@ -23,8 +23,10 @@ from retinabench.core.files import write_bytes, write_json
 from retinabench.core.results import Document
 from retinabench.core.seeds import derive
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.metrics.intervals import difference_method, holm, patients_of
+from retinabench.metrics.intervals import patients_of
+from retinabench.metrics.p_values import holm
 from retinabench.metrics.paired import PairedSet, PairTest, Side, mean_difference, paired_sets, seed_effects
+from retinabench.metrics.registry import difference_method
 from retinabench.predictions.table import Predictions, Subsets, align
 from retinabench.reports.toolkit.tables import Cell, Column, NumberFormat, Row, Table, p_value, to_markdown
 

@@ -18,15 +18,14 @@ from matplotlib.ticker import MaxNLocator
 from retinabench.core.errors import InputError
 from retinabench.data.preprocessing.preprocess import Recipe, preprocess_bytes
 from retinabench.metrics.clinical.screening_table import GOALS
-from retinabench.metrics.decisions import binary_entropy
-from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS, binary_entropy
 from retinabench.metrics.weighted_images import Floats
 from retinabench.reports.evaluation.evaluation import GRID
 from retinabench.reports.papers import measurements
 from retinabench.reports.papers.measurements import JOINT_CRITERION, STANDARD_BLUR, Collection, MethodRuns, TaskResults
 from retinabench.reports.toolkit import figures as toolkit
 from retinabench.reports.toolkit.figures import BAD, FAINT, GOOD, HUES, MUTED, PASS, Mark, canvas, diagonal, math_free
-from retinabench.reports.toolkit.pages import capitalise
+from retinabench.reports.toolkit.tables import capitalise
 
 AT_REFERRAL, CLASS_SHOWN = "accuracy_at_20", 4
 PANEL = (6 * 72 * 0.62, 4 * 72 * 0.62)  # a panel: the 6 x 4 inches of the released plots, scaled; in points

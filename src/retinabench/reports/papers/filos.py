@@ -11,8 +11,7 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_rgb
 from matplotlib.figure import Figure
 
-from retinabench.metrics.decisions import binary_entropy
-from retinabench.metrics.image_sets import SET_LABELS
+from retinabench.metrics.image_sets import SET_LABELS, binary_entropy
 from retinabench.metrics.paired import aggregate
 from retinabench.metrics.weighted_images import Floats
 from retinabench.reports.papers import figures as shared

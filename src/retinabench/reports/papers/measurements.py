@@ -34,8 +34,7 @@ from retinabench.core.subprocesses import in_processes
 from retinabench.metrics import published
 from retinabench.metrics.classification import grade_weight, roc_curve, sensitivity_on_chords
 from retinabench.metrics.comparison import RankedModel, ScoreRanking, rank_methods
-from retinabench.metrics.decisions import referral_uncertainty
-from retinabench.metrics.image_sets import image_sets
+from retinabench.metrics.image_sets import image_sets, referral_uncertainty
 from retinabench.metrics.referral_curves import values_on_grid
 from retinabench.metrics.registry import REFERRED_PERCENT, SCORES
 from retinabench.metrics.scoring import ScoreSettings

@@ -13,7 +13,7 @@ import numpy as np
 
 from retinabench.metrics import published
 from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.metrics.intervals import holm
+from retinabench.metrics.p_values import holm
 from retinabench.metrics.registry import SCORES
 from retinabench.reports.papers import measurements
 from retinabench.reports.papers.measurements import Collection, Key, MethodRuns, TaskResults

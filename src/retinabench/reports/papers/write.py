@@ -21,8 +21,9 @@ from retinabench.reports.papers.filos import filos_figures, filos_leaderboard, f
 from retinabench.reports.papers.measurements import Collection, collect, task_title
 from retinabench.reports.papers.retina_tables import retina_tables
 from retinabench.reports.toolkit.figures import drawing, save
-from retinabench.reports.toolkit.pages import macros, render
-from retinabench.reports.toolkit.tables import Table, to_csv, to_latex, to_markdown
+from retinabench.reports.toolkit.latex import to_latex
+from retinabench.reports.toolkit.pages import render
+from retinabench.reports.toolkit.tables import Table, macros, to_csv, to_markdown
 
 FORMATS = ("svg", "pdf", "png")
 _PACKAGE = "retinabench.reports.papers"

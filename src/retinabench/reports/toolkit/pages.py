@@ -1,9 +1,7 @@
 """The page builder, a Jinja template and its facts in, one self-contained HTML page out; and the sliders on a page.
 
-A page extends `templates/base.html.j2`; templates that belong to one report stand in the folder `templates` of its package.
-Everything is escaped, the style sheet is inside, and a missing name is an error. The page runs one script, `SCRIPTS`, which its content
-security policy names by its hash; without it the page is complete. A template whose name does not end in `.html.j2` is text (Markdown):
-nothing is escaped but what passes through the filter `md`.
+A page extends `templates/base.html.j2`. The style sheet is inside. The page runs one script, `SCRIPTS`, which its content security policy
+names by its hash; without it the page is complete.
 """
 
 from __future__ import annotations
@@ -12,32 +10,25 @@ import base64
 import hashlib
 import json
 import math
-import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from importlib.util import cache_from_source
 from itertools import islice
 from typing import Any
 
-from jinja2 import Environment, FileSystemBytecodeCache, FunctionLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from retinabench.core.errors import visible
 from retinabench.core.results import JsonObject
 from retinabench.core.version import __version__
 from retinabench.metrics.clinical.screening_table import PolicyGrid, PolicyOutcome
-from retinabench.metrics.decisions import ReferralRule
-from retinabench.metrics.image_sets import SET_LABELS
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.image_sets import SET_LABELS, ReferralRule
+from retinabench.metrics.intervals import Interval
 from retinabench.reports.toolkit import tables
-from retinabench.reports.toolkit.tables import COUNT, DASH, PERCENT, NumberFormat, join_names, percent, plain
+from retinabench.reports.toolkit.tables import COUNT, PERCENT, TOOLKIT, NumberFormat, plain, template_source, templates
 
-TOOLKIT = "retinabench.reports.toolkit"
 SCRIPTS = ("tables.js", "folds.js", "explore.js", "choices.js")  # The parts of the one script of all pages.
 MOST_IMAGES = 500  # Missed images of each set that the page can list.
 SHOWN_IMAGES = 6  # Missed images of a pair of thresholds that are shown as thumbnails, where there are any.
@@ -69,22 +60,17 @@ class Fact:
 
 
 def render(template: str, context: Mapping[str, object], *, package: str = TOOLKIT) -> str:
-    style = Markup(_source(TOOLKIT, "style.css") or "")  # noqa: S704 - a file of this package
+    style = Markup(template_source(TOOLKIT, "style.css") or "")  # noqa: S704 - a file of this package
     script, script_hash = _script()
     known = {"style": style, "script": script, "script_hash": script_hash, "version": __version__}
-    page = visible(_environment(package).get_template(template).render({**context, **known}))
+    page = visible(templates(package).get_template(template).render({**context, **known}))
     return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", page) if template.endswith(".html.j2") else page
-
-
-def macros(template: str, *, package: str = TOOLKIT) -> Any:
-    """Return the macros of a template as attributes: `macros("findings.html.j2").shift(facts)` returns `Markup`."""
-    return _environment(package).get_template(template).module
 
 
 @cache
 def _script() -> tuple[Markup, str]:
     """Return the script of all pages, and its hash as a content security policy writes it."""
-    text = "\n" + "".join(_source(TOOLKIT, name) or "" for name in SCRIPTS)
+    text = "\n" + "".join(template_source(TOOLKIT, name) or "" for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return Markup(text), digest  # noqa: S704 - files of this package
 
@@ -94,64 +80,6 @@ def script_json(content: object) -> Markup:
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # No character is left that HTML gives a meaning to.
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))  # noqa: S704
-
-
-@cache
-def _environment(package: str) -> Environment:
-    def load(name: str) -> str | None:
-        return _source(package, name) or _source(TOOLKIT, name)
-
-    compiled = os.path.dirname(cache_from_source(__file__))  # where Python keeps compiled modules, if it may
-    keeps = os.access(compiled, os.W_OK) and not sys.dont_write_bytecode
-    environment = Environment(
-        loader=FunctionLoader(load),
-        bytecode_cache=FileSystemBytecodeCache(compiled) if keeps else None,
-        autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(FILTERS)
-    return environment
-
-
-@cache
-def _source(package: str, name: str) -> str | None:
-    file = files(package) / "templates" / name
-    return file.read_text("utf-8") if file.is_file() else None
-
-
-def _form(digits: int = 2, style: str = "plain") -> NumberFormat:
-    return PERCENT if style == "percent" else NumberFormat(digits, signed=style == "signed")
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun: `1 image`, `1,200 images`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def capitalise(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def quoted(name: str) -> Markup:
-    return Markup("“{}”").format(name)
-
-
-FILTERS: dict[str, Callable[..., Any]] = {
-    "table": tables.to_html,
-    "markdown_table": tables.to_markdown,
-    "number": lambda quantity, **form: quantity.html(_form(**form)),
-    "whole": lambda quantity, **form: quantity.whole_html(_form(**form)),
-    "plain": plain,
-    "percent": percent,
-    "count": COUNT,
-    "counted": counted,
-    "join_names": join_names,
-    "quoted": quoted,
-    "capitalise": capitalise,
-    "md": tables.escape_markdown,
-}
 
 
 def explorer(
@@ -247,11 +175,11 @@ def cells(one: PolicyOutcome) -> Sequence[str]:
 
 def _missed(images: int, share: Interval) -> str:
     value, _, interval = _text(share, PERCENT).partition(" [")
-    return value if value == DASH else f"{COUNT(images)} ({value})" + (f" [{interval}" if interval else "")
+    return value if value == tables.DASH else f"{COUNT(images)} ({value})" + (f" [{interval}" if interval else "")
 
 
 def _text(one: Interval, form: NumberFormat) -> str:
     if not math.isfinite(one.value):
-        return DASH
+        return tables.DASH
     fitted = form.fitted(one.high - one.low)
     return f"{fitted(one.value)} {fitted.interval(one.low, one.high)}".rstrip()

@@ -1,4 +1,4 @@
-"""Numbers and tables as text: one table model and its renderers, HTML, Markdown, LaTeX, CSV and terminal.
+"""Numbers, tables and sentences as text: one table model and its renderers, HTML, Markdown, CSV and terminal, and the templates that hold them.
 
 A `Table` has one or more `Block`s; a block has `Column`s and `Row`s; a row has a label and one `Cell` per column. A cell
 holds text or a `Quantity`: a number with its interval, its standard error and the name under which a page carries its exact value.
@@ -6,19 +6,27 @@ holds text or a `Quantity`: a number with its interval, its standard error and t
 **How many decimals.** A number with an interval gets as many as its interval bears out: the last one is at most a fifth of
 the interval's width, so that the ends can be told apart and nothing is claimed beyond them. Of a number with a standard
 error alone the width is four standard errors. A number without either has the decimals of its `NumberFormat`.
+
+**Templates** (Jinja) that belong to one report stand in the folder `templates` of its package. In those whose name does not end in
+`.html.j2`, which are text (Markdown), nothing is escaped but what passes through the filter `md`.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from functools import cache
+from importlib.resources import files
+from importlib.util import cache_from_source
 from typing import Any, Literal
 
 import numpy as np
+from jinja2 import Environment, FileSystemBytecodeCache, FunctionLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 from rich import box
 from rich import table as rich_table
@@ -29,9 +37,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from retinabench.core.errors import csv_text, visible
-from retinabench.metrics.proportions import Interval
+from retinabench.metrics.intervals import Interval
 
 MINUS, DASH = "−", "–"
+TOOLKIT = "retinabench.reports.toolkit"
 MOST_DIGITS = 6
 
 
@@ -165,11 +174,6 @@ def pooled(found: Sequence[Interval]) -> Quantity:
 ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 Direction = Literal["higher", "lower", ""]
 Emphasis = Literal["", "best", "good", "bad"]
-_LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
-    "—": "---", "–": "--", "−": "$-$", "<": r"\textless{}", ">": r"\textgreater{}", "\N{NO-BREAK SPACE}": "~",
-}  # fmt: skip
 FIXED = Markup(' class="fixed"')
 _CLASSES = {"": "", "best": "best", "good": "yes", "bad": "no"}
 NARROWEST_LABEL = 14
@@ -368,7 +372,7 @@ def to_markdown(table: Table, *, caption: bool = True) -> str:
             lines += [f"*{escape_markdown(block.title)}*", ""]
         lines += _markdown_block(block, table.row_header, notes)
         lines.append("")
-    lines += [f"<sup>{_letter(k)}</sup> {escape_markdown(note)}.  " for k, note in enumerate(notes)]
+    lines += [f"<sup>{letter(k)}</sup> {escape_markdown(note)}.  " for k, note in enumerate(notes)]
     lines += [escape_markdown(table.note)] if table.note else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -382,67 +386,11 @@ def _markdown_block(block: Block, row_header: str, notes: list[str]) -> list[str
         for cell in row.cells:
             text = escape_markdown(cell_text(cell))
             text = text.replace(" ", "\N{NO-BREAK SPACE}") if isinstance(cell.content, Quantity) else text
-            text += "".join(f"<sup>{letter}</sup>" for letter in _footnote(cell, notes))
+            text += "".join(f"<sup>{letter}</sup>" for letter in footnote(cell, notes))
             cells.append(f"**{text}**" if cell.emphasis == "best" else text)
         label = escape_markdown(row.label)
         lines.append(f"| {f'*{label}*' if row.control else label} | " + " | ".join(cells) + " |")
     return lines
-
-
-def to_latex(table: Table) -> str:
-    width, notes = table.width, list[str]()
-    body: list[str] = []
-    previous: list[tuple[str, str]] | None = None
-    for block in table.blocks:
-        heads = [(column.group, column.header) for column in block.columns]
-        body += [] if previous is None else [r"\midrule"]
-        body += [] if heads == previous else _latex_head(block, table.row_header, width)
-        previous = heads
-        if block.title:
-            title = escape_latex(block.title)
-            body.append(rf"\multicolumn{{{width + 1}}}{{l}}{{\textit{{{title}}}}} \\")
-        for row in block.rows:
-            body += [r"\addlinespace"] if row.rule else []
-            body.append(_latex_row(row, width, notes))
-    size = [r"\small"] if width <= 6 else [r"\scriptsize", r"\setlength{\tabcolsep}{3pt}"]
-    remarks = [
-        rf"\\ \footnotesize \textsuperscript{{{_letter(k)}}} {escape_latex(note)}." for k, note in enumerate(notes)
-    ]
-    remarks += [rf"\\ \footnotesize {escape_latex(table.note)}"] if table.note else []
-    caption = " ".join(escape_latex(part) for part in (table.title and f"{table.title}.", table.caption) if part)
-    return "\n".join(
-        [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", rf"\label{{tab:{table.name}}}", *size,
-         rf"\begin{{tabular}}{{l{'r' * width}}}", r"\toprule", *body, r"\bottomrule", r"\end{tabular}",
-         *remarks, r"\end{table}", ""]
-    )  # fmt: skip
-
-
-def _latex_head(block: Block, row_header: str, width: int) -> list[str]:
-    groups = [(name, len(list(columns))) for name, columns in groupby(block.columns, lambda one: one.group)]
-    lines = []
-    if any(name for name, _ in groups):
-        spans = [rf"\multicolumn{{{count}}}{{c}}{{{escape_latex(name)}}}" for name, count in groups]
-        lines.append(" & ".join(["", *spans]) + r" \\")
-        rules, start = "", 2
-        for _, count in groups:
-            rules += rf"\cmidrule(lr){{{start}-{start + count - 1}}}"
-            start += count
-        lines.append(rules)
-    labels = [escape_latex(column.header) for column in block.columns]
-    empty = [""] * (width - len(labels))
-    return [*lines, " & ".join([escape_latex(row_header), *labels, *empty]) + r" \\", r"\midrule"]
-
-
-def _latex_row(row: Row, width: int, notes: list[str]) -> str:
-    cells = []
-    for cell in row.cells:
-        marks = "".join(rf"\textsuperscript{{{letter}}}" for letter in _footnote(cell, notes))
-        text = escape_latex(cell_text(cell)) + marks
-        cells.append(rf"\textbf{{{text}}}" if cell.emphasis == "best" else text)
-    label = escape_latex(row.label)
-    if label.startswith(("[", "*")):  # after the end of a line these would be its options
-        label = "{}" + label
-    return " & ".join([label, *cells, *[""] * (width - len(cells))]) + r" \\"
 
 
 def to_csv(table: Table) -> bytes:
@@ -489,26 +437,21 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", safe)
 
 
-def escape_latex(text: str) -> str:
-    """Escape what LaTeX would read as more than text; other alphabets are left to the document's fonts."""
-    return "".join(_LATEX.get(one, one) for one in visible(re.sub(r"[\r\n\t ]+", " ", text).strip(" ")))
-
-
 def header_text(column: Column, between: str = ": ") -> str:
     return f"{column.group}{between}{column.header}" if column.group else column.header
 
 
-def _footnote(cell: Cell, notes: list[str]) -> list[str]:
+def footnote(cell: Cell, notes: list[str]) -> list[str]:
     """Return the letter of the footnote of an undefined cell; equal reasons share one."""
     if cell.defined or not cell.why:
         return []
     if cell.why not in notes:
         notes.append(cell.why)
-    return [_letter(notes.index(cell.why))]
+    return [letter(notes.index(cell.why))]
 
 
-def _letter(k: int) -> str:
-    return chr(ord("a") + k) if k < 26 else _letter(k // 26 - 1) + _letter(k % 26)
+def letter(k: int) -> str:
+    return chr(ord("a") + k) if k < 26 else letter(k // 26 - 1) + letter(k % 26)
 
 
 def to_terminal(table: Table) -> Group:
@@ -610,3 +553,68 @@ def _interval(cell: Cell, content: Quantity) -> str:
         low, high = form(content.low), form(content.high)
         interval = f"{low}–{high}" if not low.startswith(("+", MINUS)) else f"{low} … {high}"
     return "\n".join(part for part in (interval, error_text(cell, content)) if part)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun: `1 image`, `1,200 images`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def capitalise(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def quoted(name: str) -> Markup:
+    return Markup("“{}”").format(name)
+
+
+def _form(digits: int = 2, style: str = "plain") -> NumberFormat:
+    return PERCENT if style == "percent" else NumberFormat(digits, signed=style == "signed")
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "table": to_html,
+    "markdown_table": to_markdown,
+    "number": lambda quantity, **form: quantity.html(_form(**form)),
+    "whole": lambda quantity, **form: quantity.whole_html(_form(**form)),
+    "plain": plain,
+    "percent": percent,
+    "count": COUNT,
+    "counted": counted,
+    "join_names": join_names,
+    "quoted": quoted,
+    "capitalise": capitalise,
+    "md": escape_markdown,
+}
+
+
+def macros(template: str, *, package: str = TOOLKIT) -> Any:
+    """Return the macros of a template as attributes: `macros("findings.html.j2").shift(facts)` returns `Markup`."""
+    return templates(package).get_template(template).module
+
+
+@cache
+def templates(package: str) -> Environment:
+    """Return the templates of a package, and those of the toolkit that it uses; everything is escaped, and a missing name is an error."""
+
+    def load(name: str) -> str | None:
+        return template_source(package, name) or template_source(TOOLKIT, name)
+
+    compiled = os.path.dirname(cache_from_source(__file__))  # where Python keeps compiled modules, if it may
+    keeps = os.access(compiled, os.W_OK) and not sys.dont_write_bytecode
+    environment = Environment(
+        loader=FunctionLoader(load),
+        bytecode_cache=FileSystemBytecodeCache(compiled) if keeps else None,
+        autoescape=select_autoescape(enabled_extensions=("html.j2",), default=False),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    return environment
+
+
+@cache
+def template_source(package: str, name: str) -> str | None:
+    file = files(package) / "templates" / name
+    return file.read_text("utf-8") if file.is_file() else None
