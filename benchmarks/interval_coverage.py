@@ -8,7 +8,8 @@ drawn with replacement, its own scores are the truth. Variants: `usual` as it is
 
 **Simulated models.** Patients with two eyes, which share the severity of the disease and how hard they are to read; two models that are equally good are
 compared. The truth is the score of 400,000 patients. Settings: `simulated` (accuracy .83, prevalence 31 %), `calibrated`, and `domains`: half of the
-patients come from a shifted domain on which the model is worse, for the joint and the balanced set.
+patients come from a shifted domain on which the model is worse, for the joint and the balanced set; `unequal`: patients of one to eight images, probabilities
+of two decimals; `confident`: an overconfident model, and 3 % of the patients with a label that contradicts it.
 
 A study is one line of the file, a function of setting, number of patients and its own number: a killed run is continued by the same command, and more
 studies only add lines. Studies that nothing was chosen on begin at another `--first`. `--table` prints the tables of a file without computing.
@@ -40,6 +41,7 @@ from retinabench.metrics.weighted_images import Weighted
 
 # Threshold of the severity, how steeply the model sees it, and how much a patient's difficulty scatters its logit.
 SETTINGS = {"simulated": (0.6, 2.0, 1.8), "calibrated": (0.6, 2.0, 1.8), "domains": (0.6, 2.0, 1.0)}
+SETTINGS |= {"unequal": (0.6, 2.0, 1.0), "confident": (0.6, 9.0, 2.0)}
 VARIANTS = ("usual", "accurate", "rare")
 ON_REQUEST = (
     "auroc_at_50", "accuracy_at_50", "gain_at_50", "closed_at_50", "sensitivity_at_50", "missed_at_50", "brier_skill",
@@ -57,17 +59,17 @@ SQUARED = ("calibration_error_top_label", "calibration_error_positive_class")
 def models(rng: np.random.Generator, patients: int, setting: str) -> list[rb.Predictions]:
     """Two models that are equally good on the two eyes of some patients, as predictions."""
     cut, steep, scatter = SETTINGS[setting]
-    patient = np.repeat(np.arange(patients), 2)
+    patient = np.repeat(np.arange(patients), rng.choice([1, 2, 2, 3, 4, 6, 8], patients) if setting == "unequal" else 2)
     eye = len(patient)
     severity = rng.normal(0, 1.2, patients)[patient] + rng.normal(0, 0.2, eye)
-    label = (severity > cut).astype(int)
+    label = (severity > cut).astype(int) ^ (setting == "confident" and (rng.random(patients) < 0.03)[patient])
     shifted = (patient % 2 == 1) if setting == "domains" else np.zeros(eye, bool)
     hard = rng.normal(0, scatter, patients)[patient]
     found = []
     for _ in range(2):
         own = rng.normal(0, scatter / 2, patients)[patient] + rng.normal(0, 0.4, eye)
         logit = steep * (severity - cut) + np.where(shifted, 2, 1) * (hard + own)
-        found.append(expit(logit))
+        found.append(expit(logit).round(2) if setting == "unequal" else expit(logit))
     if setting == "calibrated":  # labels are drawn from the first model's probability, correlated in both eyes
         shared = np.sqrt(0.7) * rng.normal(size=patients)[patient] + np.sqrt(0.3) * rng.normal(size=eye)
         label = (norm.cdf(shared) < found[0]).astype(int)

@@ -397,10 +397,8 @@ def line_intervals_of(w: Weighted, level: float = 0.95) -> dict[str, Interval]:
     if math.isfinite(found["slope"].low):
         mean, curvature = logistic_curvature(w, design, fit, 0.0)
         turned = design @ np.linalg.pinv(curvature)[1] * (1 - cases.label - mean) * (float(w.total) / patients)
-        lower, wider = (
-            intervals.HALF * float(w.mean(turned)),
-            math.hypot(errors[1], math.sqrt(intervals.HALF * float(w.mean(turned**2)))),
-        )
+        lower, square = (intervals.HALF * float(w.mean(turned**power)) for power in (1, 2))
+        wider = math.hypot(errors[1], math.sqrt(square))
         low, _ = scaled_interval(line.slope + min(lower, 0.0), wider, (-np.inf, np.inf), of_fits, level)
         found["slope"] = replace(found["slope"], low=low)
     return found
