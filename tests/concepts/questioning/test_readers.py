@@ -275,7 +275,8 @@ def test_the_difference_at_equal_grade_is_covered():
         yes = (random.random(30) < 0.85) == (truth == 1)
         refers = random.random(30) < 0.1 + 0.1 * grade + 0.3 * yes
         truth, prob, main, grade, patient = (
-            np.repeat(one, 2) for one in (truth, np.where(yes, 0.9, 0.1), np.where(refers, 0.8, 0.2), grade, np.arange(30))
+            np.repeat(one, 2)
+            for one in (truth, np.where(yes, 0.9, 0.1), np.where(refers, 0.8, 0.2), grade, np.arange(30))
         )
         bank = Bank([f"i{k}" for k in range(60)], "a", truth[:, None])
         predictions = Predictions(bank.ids, (grade == 3).astype(np.int8), main, grade=grade, patient_id=patient)
