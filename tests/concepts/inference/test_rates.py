@@ -52,13 +52,9 @@ def test_the_interval_holds_where_the_samples_of_a_patient_are_alike():
     assert naive > 75
 
 
-known: dict[tuple[int, int], tuple[float, float]] = {}
-
-
+@cache
 def outside(right, asked, rate):
-    if (right, asked) not in known:
-        known[right, asked] = new_sequence(right, asked, 0.05)
-    low, high = known[right, asked]
+    low, high = new_sequence(right, asked, 0.05)
     return not low <= rate <= high
 
 

@@ -9,7 +9,7 @@ from retinabench.concepts.examinees import Answers
 from retinabench.concepts.inference.rates import CellAnswers
 from retinabench.concepts.questioning.examination import examine
 from retinabench.concepts.questioning.readers import AVERAGE, Strata, enter_readers
-from retinabench.concepts.questioning.referral import agreement, decisions
+from retinabench.concepts.questioning.referral import Decisions, agreement, decisions
 from retinabench.concepts.questioning.transcript import Answered, Record
 from retinabench.core.errors import InputError
 from retinabench.metrics.decisions import FrozenThreshold
@@ -192,20 +192,19 @@ def test_the_latent_truth_follows_the_readers_who_agree():
     assert latent_truth(np.array([[1, 1], [0, 0], [-1, -1], [1, -1]], np.int8)).tolist() == [1, 0, -1, 1]
 
 
-def drawn_of_referral(seed, patients=60, effect=0.3):
+def drawn_of_referral(seed):
     """A bank of two images per patient, answers, and referrals that follow grade and answer."""
     random = np.random.default_rng(seed)
-    n = 2 * patients
-    grade = np.repeat(random.integers(0, 5, patients), 2).astype(np.int8)
-    truth = (random.random((n, 2)) < (0.1 + 0.18 * grade)[:, None]).astype(np.int8)
-    yes = (random.random((n, 2)) < 0.85) == (truth == 1)
-    habit = np.repeat(random.uniform(-0.1, 0.1, patients), 2)  # the eyes of a patient are referred alike
-    refers = random.random(n) < 0.1 + 0.1 * grade + effect * yes[:, 0] + habit
-    names = [f"i{k}" for k in range(n)]
+    grade = np.repeat(random.integers(0, 5, 60), 2).astype(np.int8)
+    truth = (random.random((120, 2)) < (0.1 + 0.18 * grade)[:, None]).astype(np.int8)
+    yes = (random.random((120, 2)) < 0.85) == (truth == 1)
+    habit = np.repeat(random.uniform(-0.1, 0.1, 60), 2)  # the eyes of a patient are referred alike
+    refers = random.random(120) < 0.1 + 0.1 * grade + 0.3 * yes[:, 0] + habit
+    names = [f"i{k}" for k in range(120)]
     bank = Bank(names, ("a", "b"), truth)
     predictions = Predictions(
         names, (grade >= 2).astype(np.int8), np.where(refers, 0.8, 0.2), grade=grade,
-        patient_id=np.repeat([f"p{k}" for k in range(patients)], 2),
+        patient_id=np.repeat([f"p{k}" for k in range(60)], 2),
     )  # fmt: skip
     return bank, Answers(bank, np.where(yes, 0.9, 0.1)), predictions, yes, refers, grade
 
@@ -274,13 +273,10 @@ def test_the_difference_at_equal_grade_is_covered():
         truth = (random.random(30) < 0.2 + 0.2 * grade).astype(np.int8)
         yes = (random.random(30) < 0.85) == (truth == 1)
         refers = random.random(30) < 0.1 + 0.1 * grade + 0.3 * yes
-        truth, prob, main, grade, patient = (
-            np.repeat(one, 2)
-            for one in (truth, np.where(yes, 0.9, 0.1), np.where(refers, 0.8, 0.2), grade, np.arange(30))
-        )
-        bank = Bank([f"i{k}" for k in range(60)], "a", truth[:, None])
-        predictions = Predictions(bank.ids, (grade == 3).astype(np.int8), main, grade=grade, patient_id=patient)
-        record = examine(bank, Answers(bank, prob[:, None]), questions=40, seed=study).record
-        one = agreement(bank, record, decisions(bank, predictions, FrozenThreshold())).concepts["a"].at_equal_grade
+        truth, yes, *main = (np.repeat(one, 2) for one in (truth, yes, refers, grade, np.arange(30)))
+        bank = Bank(None, "a", truth[:, None])
+        record = examine(bank, Answers(bank, 1.0 * yes[:, None]), questions=40, seed=study).record
+        decided = Decisions(np.ones(60, bool), *main, FrozenThreshold())
+        one = agreement(bank, record, decided).concepts["a"].at_equal_grade
         held += one.low <= 0.3 <= one.high
     assert held >= 95 - 2 * 2.2

@@ -11,7 +11,6 @@ from retinabench.metrics.guarantees import sequence
 from retinabench.metrics.guarantees.certificate import LabelledRisk, certify, judge, ratio_p_values
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases, weights
 from retinabench.metrics.guarantees.sequence import SHARE, TARGET, certified, evidence, orders
-from retinabench.metrics.guarantees.transfer import choose_threshold
 from retinabench.metrics.proportions import clustered_proportion
 from support.dependent_images import drawn
 
@@ -114,17 +113,15 @@ def test_goals_are_broken_at_most_at_their_level(several, studies, monkeypatch):
     monkeypatch.setattr(sequence, "MOST_NEEDED", 0)  # how many patients a refusal takes plays no part
     monkeypatch.setattr(sequence, "STEPS", 12)  # nor how often the bets are revised
     monkeypatch.setattr(sequence, "ORDERS", (2, 2))
-    broken, plain = dict.fromkeys(TARGETS, 0), 0
+    broken = dict.fromkeys(TARGETS, 0)
     for study, goal in product(range(studies), TARGETS):
         cases, risk = just_broken(np.random.default_rng([7, study]), goal, several=several)
         found = certify(cases, [goal], 0.1)
         broken[goal] += found.granted and risk(found.threshold) > goal.max_risk
-        plain += choose_threshold(cases, [goal]).threshold is not None if goal.spec.den_retained else 0
     error = np.sqrt(0.1 * 0.9 / studies)
     assert max(broken.values()) / studies <= 0.1 + 3 * error
     assert sum(broken.values()) / studies / 8 <= 0.1 + 3 * error / np.sqrt(8)
     assert sum(broken.values()) / studies / 8 >= 0.03  # so that the level is what is tested
-    assert plain / studies / 4 > 0.8  # the best of many estimates nearly always seems to keep such a goal
 
 
 def test_neither_rows_nor_names_change_a_certificate():
