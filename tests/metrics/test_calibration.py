@@ -221,16 +221,11 @@ KEYS = (
 )
 
 
-def scored(images: int, bend: float = 1.0) -> tuple[rb.SetScores, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(4)
-    p = rng.uniform(0.05, 0.95, images)
-    truth = 1 / (1 + (1 / p - 1) ** bend)  # logit P(y) = bend logit(p)
-    y = (rng.random(images) < truth).astype(int)
-    return rb.score(rb.Predictions(np.arange(images), y, p), bootstrap=0)["in_domain"], y, p
-
-
 def test_the_json_is_flat_and_every_number_is_the_one_of_its_definition():
-    found, y, p = scored(500)
+    rng = np.random.default_rng(4)
+    p = rng.uniform(0.05, 0.95, 500)
+    y = (rng.random(500) < p).astype(int)
+    found = rb.score(rb.Predictions(np.arange(500), y, p), bootstrap=0)["in_domain"]
     content = found.to_dict()["calibration"]
     assert set(content) == set(KEYS.split())
     parts = [content[f"brier_{part}"] for part in ("reliability", "resolution", "uncertainty", "within_bin")]
@@ -238,17 +233,6 @@ def test_the_json_is_flat_and_every_number_is_the_one_of_its_definition():
     assert content["line_observed_over_expected"] == pytest.approx(y.sum() / p.sum())
     assert content["line_slope_high"] == found.calibration.line_slope.high
     assert content["null_ece_top_label_mean"] == found.calibration.null_ece_top_label.value
-
-
-@pytest.mark.parametrize("bend", [1.0, 0.5])
-def test_intervals_hold_the_truth(bend):
-    """20,000 images, seed 4: the slope has a standard error of about .014, and its 95 % interval holds the true one."""
-    found, _, _ = scored(20_000, bend)
-    line, null = found.calibration.line_slope, found.calibration.null_ece_positive_class
-    assert line.low < bend < line.high
-    assert line.high - line.low < 0.1
-    assert null.low < null.value < null.high
-    assert (found["ece_positive_class"].value > 2 * null.high) == (bend != 1)
 
 
 def test_robust_errors_of_independent_images_are_those_of_the_information():

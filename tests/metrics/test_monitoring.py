@@ -154,16 +154,16 @@ def independent_eyes(rng, images):
 
 
 def test_the_images_of_a_patient_on_two_days_are_no_drift():
-    """25 follow-ups at level 10 %: the standard error of a share of 10 % is 6 points."""
+    """10 follow-ups at level 10 %: the standard error of a share of 10 % is 9.5 points; with the means of visits all have an alarm."""
     goals, alarms = certified("selective_risk=0.1"), 0
-    for study in range(25):
+    for study in range(10):
         rng = np.random.default_rng([5, study])
         reference = independent_eyes(rng, follow_up(rng, 300, name="v"))  # both eyes of each patient
         images = independent_eyes(rng, follow_up(rng, 400))
         second = np.arange(len(images)) % 2 == 1
         apart = replace(images, day=images.day + np.where(second, 30, 0))
         alarms += monitor(apart, goals, reference=reference, level=0.1).drift.alarm is not None
-    assert alarms / 25 <= 0.1 + 3 * 0.06
+    assert alarms / 10 <= 0.1 + 3 * 0.095
 
 
 def test_drift_is_seen_without_labels_and_sure_errors_are_not():

@@ -101,14 +101,8 @@ STOPPING = {
     "a number": {"questions": 120}, "tolerance": {"tolerance": 1.1}, "patience": {"patience": 12},
     "claims": {"claim": ["sensitivity of a >= 0.7", "specificity of b >= 0.9"]},
 }  # fmt: skip
-
-
 STRATEGIES = ("random", "uncertainty", "precision", "claims", "uncertainty+unpredictability")
-
-
-@cache
-def looked_at(right, asked, of, rates):
-    return rate(CellAnswers(right, asked, of), rates)
+looked_at = cache(lambda right, asked, of, rates: rate(CellAnswers(right, asked, of), rates))
 
 
 def test_intervals_hold_at_every_look_while_the_answers_choose_and_end_the_questions():
