@@ -13,9 +13,6 @@ from support.browsers import chromium
 from support.legible import legible, undrawn  # noqa: F401
 
 os.environ["RETINABENCH_CACHE"] = ""  # no test reads or writes the user's files
-os.fsync = lambda descriptor: (
-    None
-)  # no file of a test has to outlive a power cut, and a busy disk costs milliseconds a file
 settings.load_profile("ci")  # the same examples in every run; --hypothesis-profile=default draws new ones
 os.fsync = lambda _: None  # no test cuts the power: waiting for the disk took a fifth of the time
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from cli.test_main import one_line
-from data.test_archives import Server
+from data.test_archives import serve  # noqa: F401
 from retinabench.cli.main import run
 from retinabench.data.archives import Remote
 from retinabench.data.registry import DATASETS
@@ -39,21 +39,14 @@ def test_country_shift_from_archives_to_predictions_and_report(tmp_path, capsys)
     assert page.count("data:image/jpeg;base64,") >= 12
 
 
-def test_download_fetches_the_test_labels_and_goes_on(tmp_path, monkeypatch, capsys):
+def test_download_fetches_the_test_labels_and_goes_on(tmp_path, monkeypatch, capsys, serve):  # noqa: F811
     source = write_eyepacs(tmp_path / "eye", "zip", share=0.001)
     labels = (source / "retinopathy_solution.csv").read_bytes()
     (source / "retinopathy_solution.csv").unlink()
     assert prepare("eyepacs", source, tmp_path / "out") == 2
     assert "Add --download" in one_line(capsys)
-    server = Server(body=labels, drops=[50])
-    server.running.start()
-    remote = Remote(server.url, "retinopathy_solution.csv")
+    remote = Remote(serve(body=labels, drops=[50]).url, "retinopathy_solution.csv")
     monkeypatch.setitem(DATASETS._loaded, "eyepacs", replace(DATASETS["eyepacs"], remote=lambda size: remote))
-    try:
-        assert prepare("eyepacs", source, tmp_path / "out", "--download") == 0
-    finally:
-        server.shutdown()
-        server.running.join()
-        server.server_close()
+    assert prepare("eyepacs", source, tmp_path / "out", "--download") == 0
     assert (source / "retinopathy_solution.csv").read_bytes() == labels
     assert json.loads((tmp_path / "out" / "dataset.json").read_text())["images"] == 88

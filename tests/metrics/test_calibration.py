@@ -107,20 +107,20 @@ def test_the_squared_error_is_a_sum_over_pairs_of_different_patients():
 
 @pytest.mark.parametrize(("tilt", "truth"), [(0.0, 0.0), (1.5, None)])
 def test_the_interval_covers_with_correlated_eyes(tilt, truth):
-    """100 studies of 100 patients (seed 1): the standard error of a coverage of 95 % is 2.2 points."""
+    """100 studies of 400 patients (seed 1). Some 97 hold it, since the proportions of the gaps are taken as estimated; 92 and 89 at 85 %."""
     rng = np.random.default_rng(1)
     forecast = np.linspace(0.05, 0.95, 10)
     happens = expit(logit(forecast) + tilt)
     true = float(np.sqrt(np.mean((happens - forecast) ** 2))) if truth is None else truth
     held = begins = 0
     for _ in range(100):
-        number = rng.integers(10, size=200)
-        u = np.where(np.repeat(rng.random(100) < 0.5, 2), np.repeat(rng.random(100), 2), rng.random(200))
-        w = Cases(u < happens[number], forecast[number], patient=PATIENT).weighted()
+        number = rng.integers(10, size=800)
+        u = np.where(np.repeat(rng.random(400) < 0.5, 2), np.repeat(rng.random(400), 2), rng.random(800))
+        w = Cases(u < happens[number], forecast[number], patient=np.arange(800) // 2).weighted()
         low, high = calibration.calibration_error_interval(w)
         held, begins = held + (low - 1e-9 <= true <= high), begins + (low == 0)
-    assert held >= 88
-    assert begins >= 88 if tilt == 0 else begins == 0
+    assert held >= 95
+    assert begins >= 95 if tilt == 0 else begins == 0
 
 
 def test_gaps_below_chance_give_an_interval_from_zero():
@@ -131,15 +131,18 @@ def test_gaps_below_chance_give_an_interval_from_zero():
 
 
 def test_null_band_holds_a_calibrated_model_and_not_an_overconfident_one():
+    """200 drawings of what happens (seed 0): the standard error of 95 % is 1.5 points, and 1.3 of the ends, of 300 replicates."""
     rng = np.random.default_rng(0)
     p = rng.beta(1, 3, 3000)
     mean, low, high = calibration.null_bands_of(Cases(0 * p, p).weighted(), replicates=300)["positive_class"]
     assert 0 < low < mean < high
-    y = rng.random(3000) < p
-    assert low < reliability(y, p).expected_error() < high
+    y = rng.random((200, 3000)) < p
+    assert np.mean([low < reliability(one, p).expected_error() < high for one in y]) == pytest.approx(
+        0.95, abs=2 * 0.02
+    )
     bent = expit(2 * logit(p))
     highest = calibration.null_bands_of(Cases(0 * p, bent).weighted(), replicates=300)["positive_class"][2]
-    assert reliability(y, bent).expected_error() > highest
+    assert reliability(y[0], bent).expected_error() > highest
 
 
 def test_golden_line():
@@ -245,16 +248,11 @@ KEYS = (
 )
 
 
-def scored(images: int, bend: float = 1.0) -> tuple[rb.SetScores, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(4)
-    p = rng.uniform(0.05, 0.95, images)
-    truth = 1 / (1 + (1 / p - 1) ** bend)  # logit P(y) = bend logit(p)
-    y = (rng.random(images) < truth).astype(int)
-    return rb.score(rb.Predictions(np.arange(images), y, p), bootstrap=0)["in_domain"], y, p
-
-
 def test_the_json_is_flat_and_every_number_is_the_one_of_its_definition():
-    found, y, p = scored(500)
+    rng = np.random.default_rng(4)
+    p = rng.uniform(0.05, 0.95, 500)
+    y = (rng.random(500) < p).astype(int)
+    found = rb.score(rb.Predictions(np.arange(500), y, p), bootstrap=0)["in_domain"]
     content = found.to_dict()["calibration"]
     assert set(content) == set(KEYS.split())
     parts = [content[f"brier_{part}"] for part in ("reliability", "resolution", "uncertainty", "within_bin")]
@@ -262,17 +260,6 @@ def test_the_json_is_flat_and_every_number_is_the_one_of_its_definition():
     assert content["line_observed_over_expected"] == pytest.approx(y.sum() / p.sum())
     assert content["line_slope_high"] == found.calibration.line_slope.high
     assert content["null_ece_top_label_mean"] == found.calibration.null_ece_top_label.value
-
-
-@pytest.mark.parametrize("bend", [1.0, 0.5])
-def test_intervals_hold_the_truth(bend):
-    """20,000 images, seed 4: the slope has a standard error of about .014, and its 95 % interval holds the true one."""
-    found, _, _ = scored(20_000, bend)
-    line, null = found.calibration.line_slope, found.calibration.null_ece_positive_class
-    assert line.low < bend < line.high
-    assert line.high - line.low < 0.1
-    assert null.low < null.value < null.high
-    assert (found["ece_positive_class"].value > 2 * null.high) == (bend != 1)
 
 
 def test_robust_errors_of_independent_images_are_those_of_the_information():

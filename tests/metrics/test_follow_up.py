@@ -73,17 +73,19 @@ def test_exchangeable_values_give_uniform_and_uncorrelated_p_values():
 
 def test_drift_alarms_rarely_without_a_drift_and_soon_with_one():
     """150 streams of 400 after 200 reference patients at level 10 %: the standard error of a share of 10 % is 2.4 points."""
+
+    def alarmed(values, seed):
+        return (
+            first_alarm(module.drift_log_wealth(conformal_p_values(values[:200], values[200:], seed)), 0.1) is not None
+        )
+
     rng = np.random.default_rng(4)
     false = found = 0
     for study in range(150):
         values = rng.normal(size=600)
-        false += (
-            first_alarm(module.drift_log_wealth(conformal_p_values(values[:200], values[200:], study)), 0.1) is not None
-        )
+        false += alarmed(values, study)
         values[350:] += 0.8
-        found += (
-            first_alarm(module.drift_log_wealth(conformal_p_values(values[:200], values[200:], study)), 0.1) is not None
-        )
+        found += alarmed(values, study)
     assert false / 150 <= 0.1 + 3 * 0.024
     assert found / 150 >= 0.95
 

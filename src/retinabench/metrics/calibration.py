@@ -257,27 +257,21 @@ def null_bands_of(w: Weighted, replicates: int = 1000, seed: int = 0) -> dict[Of
     """
     forecasts = {of: _Forecast(w, of) for of in get_args(Of)}
     n, patient, counted = len(w.weight), w.cases.patient, bool((w.weight == 1).all())
-    patients, shared = int(patient.max()) + 1, any(one.common > 0 for one in forecasts.values())
-
-    def drawn(number: int) -> list[Floats]:
-        rng = np.random.default_rng([seed, number])
-        own = rng.standard_normal(n, np.float32)
-        common = rng.standard_normal(patients, np.float32) if shared else own[:1]
-        happened: dict[Of, Any] = {of: 0 if counted else np.empty(n) for of in forecasts}
-        for start in range(0, n, BLOCK):
-            part = slice(start, start + BLOCK)
-            of_patient = common[patient[part]] if shared else own[part]
-            for of, one in forecasts.items():
-                hit = one.happens(own[part], of_patient, part)
-                if counted:  # counts are exact in every order; those of the rarer case take less time
-                    happened[of] += np.bincount(one.number[part][hit == one.rare], minlength=BINS)
-                else:
-                    happened[of][part] = w.weight[part] * hit
-        return [happened[of] if counted else one.sums(happened[of]) for of, one in forecasts.items()]
+    patients = int(patient.max()) + 1 if any(one.common > 0 for one in forecasts.values()) else 0
 
     def errors_of(numbers: range) -> Floats:
-        sums = zip(forecasts.values(), zip(*map(drawn, numbers), strict=True), strict=True)
-        return np.stack([one.errors(np.array(of_draws), counted=counted) for one, of_draws in sums], axis=1)
+        drawn = np.stack([np.random.default_rng([seed, k]).standard_normal(n + patients, np.float32) for k in numbers])
+        own, common = drawn[:, :n], drawn[:, n:]
+        happened: dict[Of, Any] = {of: 0 if counted else np.empty(own.shape) for of in forecasts}
+        for part in (slice(start, start + BLOCK) for start in range(0, n, BLOCK)):
+            of_patient = common[:, patient[part]] if patients else own[:, part]
+            for of, one in forecasts.items():
+                hit = one.happens(own[:, part], of_patient, part)
+                if counted:  # counts are exact in every order; those of the rarer case take less time
+                    happened[of] += one.counts(hit == one.rare, part)
+                else:
+                    happened[of][:, part] = w.weight[part] * hit
+        return np.stack([one.errors(happened[of], counted=counted) for of, one in forecasts.items()], axis=1)
 
     errors = stacked(errors_of, replicates, n)
     ends = np.quantile(errors, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
@@ -303,6 +297,11 @@ class _Forecast:
     def sums(self, mass: Floats) -> Floats:
         return np.bincount(self.number, mass, minlength=BINS).astype(np.float64)
 
+    def counts(self, of: Bools, part: slice) -> NDArray[np.intp]:
+        """(R, BINS) numbers of those images of a part that are chosen, (R, n)."""
+        bins = self.number[None, part] + (BINS * np.arange(len(of))[:, None] if len(of) > 1 else np.uint8(0))
+        return np.bincount(bins[of], minlength=BINS * len(of)).reshape(-1, BINS)
+
     def happens(self, own: NDArray[np.float32], common: NDArray[np.float32], part: slice) -> Bools:
         """Whether it happens to each image of a part, from its own normal variable and that of its patient."""
         latent = self.own * own
@@ -311,7 +310,8 @@ class _Forecast:
         return np.asarray(latent < self.cut[part])
 
     def errors(self, happened: Floats, *, counted: bool) -> Floats:
-        """(R,) ECEs where this mass, (R, M), happens in each bin; or, if `counted`, does not where that is rarer."""
+        """(R,) ECEs where this mass, (R, N), happens; or, if `counted`, (R, BINS) numbers do, or do not where that is rarer."""
+        happened = happened if counted else np.stack([*map(self.sums, happened)])
         observed = self.mass - happened if counted and not self.rare else happened
         return Bins.of_sums(self.mass, self.expected, observed).expected_error()
 

@@ -210,6 +210,21 @@ def test_the_other_direction_is_the_mirror():
     assert [mirrored[word] for word in tell(claim(50, 0.6), answers)] == tell(claim(50, 0.59, at_least=False), answers)
 
 
+@pytest.mark.parametrize("at_least", [True, False])
+def test_a_claim_about_new_patients_is_decided_when_its_confidence_sequence_leaves_the_goal(at_least):
+    """Of two claims together at 90 %: each at 95 %. The answers are those of seed 3."""
+    random, words = np.random.default_rng(3), ("holds", "fails") if at_least else ("fails", "holds")
+    for rate in (0.7, 0.85, 0.97):
+        answers, expected = random.random(200) < rate, "undecided"
+        one = claim(200, 0.85, at_least, 0.9, together=2, new=True)
+        for asked, (said, right) in enumerate(zip(tell(one, answers), answers.cumsum().tolist(), strict=True), start=1):
+            low, high = new_sequence(right, asked, 0.05)
+            if expected == "undecided" and not low < 0.85 < high:
+                expected = words[high < 0.85]
+            assert said == expected
+        assert expected == {0.7: words[1], 0.85: "undecided", 0.97: words[0]}[rate]
+
+
 def simulated_errors(of, goal, K, studies, seed):
     random = np.random.default_rng(seed)
     wrong = "fails" if goal * of <= K else "holds"

@@ -1,5 +1,8 @@
 """One sample of each patient counts: which, in which order, and whether the intervals then hold."""
 
+from functools import cache
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -49,13 +52,9 @@ def test_the_interval_holds_where_the_samples_of_a_patient_are_alike():
     assert naive > 75
 
 
-known: dict[tuple[int, int], tuple[float, float]] = {}
-
-
+@cache
 def outside(right, asked, rate):
-    if (right, asked) not in known:
-        known[right, asked] = new_sequence(right, asked, 0.05)
-    low, high = known[right, asked]
+    low, high = new_sequence(right, asked, 0.05)
     return not low <= rate <= high
 
 
@@ -102,33 +101,36 @@ STOPPING = {
     "a number": {"questions": 120}, "tolerance": {"tolerance": 1.1}, "patience": {"patience": 12},
     "claims": {"claim": ["sensitivity of a >= 0.7", "specificity of b >= 0.9"]},
 }  # fmt: skip
+STRATEGIES = ("random", "uncertainty", "precision", "claims", "uncertainty+unpredictability")
+looked_at = cache(lambda right, asked, of, rates: rate(CellAnswers(right, asked, of), rates))
 
 
-@pytest.mark.parametrize("strategy", ["random", "uncertainty", "precision", "claims", "uncertainty+unpredictability"])
-def test_intervals_hold_after_questions_that_the_answers_chose_and_ended(strategy):
-    """Per strategy 40 examinations by four stopping rules of a bank and of the population that it was drawn from. The same hard
-    images are hard for all concepts, so that other cells foretell a cell. Of 240 intervals at most 5 % may miss: 12, standard
-    deviation 3.4; and of 40 examinations at most 2 (1.4) one of the simultaneous ones."""
-    missed_bank, missed_new, missed_any, rates = 0, 0, 0, np.array([[0.6, 0.75, 0.9], [0.95, 0.8, 0.7]])
-    for number in range(40):
+def test_intervals_hold_at_every_look_while_the_answers_choose_and_end_the_questions():
+    """Seeds [11, number]: per strategy 40 examinations by four stopping rules of a bank and of the population that it was drawn from,
+    with a look after every answer. The same hard images are hard for all concepts, so that other cells foretell a cell. By exact sums
+    3.3 % of such intervals at 95 % ever miss, 10 % at 85 %: of some 1,000 33, standard deviation 5.7; and of 200 examinations 3 % (2.4)
+    one of the simultaneous ones."""
+    missed_bank, missed_new, missed_any, rates = 0, 0, 0, np.array([[0.6, 0.75, 0.5], [0.8, 0.6, 0.7]])
+    for strategy, number in product(STRATEGIES, range(40)):
         random = np.random.default_rng([11, number])
-        truth = (random.random((100, 3)) < [0.5, 0.3, 0.2]).astype(np.int8)
+        truth = random.permuted(np.arange(100)[:, None] < [50, 30, 20], axis=0).astype(np.int8)
         right = random.random((100, 1)) < rates[truth, np.arange(3)]
         yes = right == (truth == 1)
         sure = random.uniform(0.5, 1, truth.shape)
         bank = Bank(None, "abc", truth)
         rule = STOPPING["claims" if strategy == "claims" else list(STOPPING)[number % 3]]
         answers = Answers(bank, np.where(yes, sure, 1 - sure))
-        found = examine(bank, answers, strategy=strategy, seed=number, **rule).to_dict()
+        found = examine(bank, answers, strategy=strategy, seed=number, **rule)
         together = True
-        for place, one in enumerate(found["concepts"].values()):
-            for sign, name in ((0, "specificity"), (1, "sensitivity")):
-                ends, p = one[name], rates[sign, place]
-                value = right[truth[:, place] == sign, place].mean()
-                missed_bank += not ends["low"] - 1e-9 <= value <= ends["high"] + 1e-9
-                missed_new += not ends["new"]["low"] <= p <= ends["new"]["high"]
-                together &= ends["simultaneous"]["low"] <= p <= ends["simultaneous"]["high"]
+        for place, sign in product(range(3), (0, 1)):
+            correct = found.record.said(place)[found.record.about(place)[1] == sign] == sign
+            of, p = int(bank.cells[place, sign]), rates[sign, place]
+            value = right[truth[:, place] == sign, place].mean()
+            looks = [looked_at(k, n, of, found.rates) for n, k in enumerate(correct.cumsum().tolist(), 1)]
+            missed_bank += any(not one.low - 1e-9 <= value <= one.high + 1e-9 for one in looks)
+            missed_new += any(not one.new.low <= p <= one.new.high for one in looks)
+            together &= all(one.simultaneous.low <= p <= one.simultaneous.high for one in looks)
         missed_any += not together
-    assert missed_bank <= 12 + 2 * 3.4
-    assert missed_new <= 12 + 2 * 3.4
-    assert missed_any <= 2 + 2 * 1.4
+    assert missed_bank <= 33 + 2 * 5.7
+    assert missed_new <= 33 + 2 * 5.7
+    assert missed_any <= 6 + 2 * 2.4

@@ -84,13 +84,14 @@ def test_a_camera_on_which_the_model_fails_is_named():
 
 
 def test_no_group_is_named_without_a_difference():
-    """30 studies of three equal groups (seed 100 …): a difference is claimed in at most 5 %; standard error 4 points."""
+    """80 studies of three equal groups of 67 patients (seed 100 …): a difference is claimed in at most 5 %, 4. Exact intervals claim it
+    in some 1.5 %; uncorrected ones, as those of three times the level, in 8 %."""
     claims = 0
-    for seed in range(30):
-        part = screened(80, seed=100 + seed, site=np.arange(80) % 3)
-        found = groups(part, columns=["site"])
+    for seed in range(80):
+        part = screened(200, seed=100 + seed, third=np.arange(200) % 3)
+        found = groups(part, columns=["third"])
         claims += any(found.failing(rate) for rate in ("sensitivity", "specificity"))
-    assert claims / 30 <= 0.05 + 3 * 0.04
+    assert claims <= 4
 
 
 def test_too_small_to_say():

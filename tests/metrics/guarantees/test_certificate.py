@@ -11,7 +11,6 @@ from retinabench.metrics.guarantees import sequence
 from retinabench.metrics.guarantees.certificate import LabelledRisk, certify, judge, ratio_p_values
 from retinabench.metrics.guarantees.goals import Goal, ReferralCases, weights
 from retinabench.metrics.guarantees.sequence import SHARE, TARGET, certified, evidence, orders
-from retinabench.metrics.guarantees.transfer import choose_threshold
 from retinabench.metrics.intervals import clustered_proportion
 from support.dependent_images import drawn
 
@@ -90,35 +89,39 @@ def draw(rng, patients, per="image"):
     return ReferralCases(label, prob > 0.5, uncertainty, patient, weights(patient, per), severe)
 
 
-@pytest.fixture(scope="module", params=["image", pytest.param("patient-image", marks=pytest.mark.slow)])
-def population(request):
-    """The estimand, and a function goal, threshold -> the true risk, from 20,000 patients."""
-    cases = draw(np.random.default_rng(99), 20_000, request.param)
+def just_broken(rng, goal, *, several):
+    """60 patients whose images are alike, and a function threshold -> true risk: 2 % above the goal at every threshold, at those of
+    one half and more where all images are the denominator, and below .4 for the share referred."""
+    per = "patient-image" if several and goal in TARGETS[::2] else "image"
+    images = rng.integers(1, 5, 60) if per == "patient-image" else np.full(60, 1 + several)
+    patient = np.repeat(np.arange(60), images)
+    label, wrong = rng.random(60) < 0.5, rng.random(60) < 1.02 * goal.max_risk
+    rises = not goal.spec.den_retained and not goal.spec.of_referred
+    uncertainty = np.where(wrong & rises, 0.5, 1) * rng.random(60)
+    cases = ReferralCases(
+        label[patient], (label ^ wrong)[patient], uncertainty[patient], patient, weights(patient, per), label[patient]
+    )
+    if goal.spec.of_referred:
+        return cases, lambda threshold: 1 - threshold
+    return cases, lambda threshold: 1.02 * goal.max_risk * (min(2 * threshold, 1) if rises else 1)
 
-    def risk(goal, threshold):
-        num, den = goal.spec.sums(cases, threshold)
-        return num.sum() / den.sum()
 
-    return request.param, risk
-
-
-def test_goals_are_broken_at_most_at_their_level(population, monkeypatch):
-    """12 studies of 200 patients with delta 10 %: the SE of a share of 10 % is 8.7 %; `benchmarks/guarantees.py` has more. Each
-    goal is tested under one of the estimands."""
+@pytest.mark.parametrize(("several", "studies"), [(False, 50), (True, 30)], ids=["one image", "several images"])
+def test_goals_are_broken_at_most_at_their_level(several, studies, monkeypatch):
+    """A goal that every certificate would just break, at 10 %, seeds [7, study]: of 8 goals the SE of a share of 10 % of 50 studies
+    each is 1.5 points, of 30 1.9, of one goal 4.2 and 5.5; 3 of them are allowed. Some 6 % are broken, 19 % at thrice the level."""
     monkeypatch.setattr(sequence, "MOST_NEEDED", 0)  # how many patients a refusal takes plays no part
-    per, risk = population
-    goals = TARGETS[::2] if per == "image" else TARGETS[1::2]
-    broken = dict.fromkeys(goals, 0)
-    plain = 0
-    for study in range(12):
-        cases = draw(np.random.default_rng([7, study]), 200, per)
-        plain += risk(TARGETS[0], choose_threshold(cases, TARGETS[:1]).threshold) > 0.1
-        for goal in goals:
-            found = certify(cases, [goal], 0.1)
-            broken[goal] += found.granted and risk(goal, found.threshold) > goal.max_risk
-    assert max(broken.values()) / 12 <= 0.1 + 3 * 0.087
-    assert sum(broken.values()) / (12 * len(goals)) <= 0.1
-    assert plain / 12 > 0.2  # the best of many estimates misses its goal in every second to third study
+    monkeypatch.setattr(sequence, "STEPS", 12)  # nor how often the bets are revised
+    monkeypatch.setattr(sequence, "ORDERS", (2, 2))
+    broken = dict.fromkeys(TARGETS, 0)
+    for study, goal in product(range(studies), TARGETS):
+        cases, risk = just_broken(np.random.default_rng([7, study]), goal, several=several)
+        found = certify(cases, [goal], 0.1)
+        broken[goal] += found.granted and risk(found.threshold) > goal.max_risk
+    error = np.sqrt(0.1 * 0.9 / studies)
+    assert max(broken.values()) / studies <= 0.1 + 3 * error
+    assert sum(broken.values()) / studies / 8 <= 0.1 + 3 * error / np.sqrt(8)
+    assert sum(broken.values()) / studies / 8 >= 0.03  # so that the level is what is tested
 
 
 def test_neither_rows_nor_names_change_a_certificate():

@@ -8,7 +8,7 @@ from scipy import stats
 import retinabench as rb
 from conftest import shared_path
 from retinabench.core.errors import InputError
-from retinabench.metrics.guarantees import triage as module
+from retinabench.metrics.guarantees import sequence
 from retinabench.metrics.guarantees.goals import ReferralCases, weights
 from retinabench.metrics.guarantees.triage import certified_ends, plain_ends, triage, zone_certificates, zone_goals
 from support.dependent_images import drawn_with_ties as draw
@@ -16,25 +16,18 @@ from support.dependent_images import drawn_with_ties as draw
 GOALS = ["npv=.9", "sensitivity=.8", "ppv=.75"]
 
 
-@pytest.mark.slow
-def test_zones_are_broken_at_most_at_their_level():
-    """15 studies of 250 patients, both zones at 10 % together: the SE of a share of 10 % is 7.7 %."""
-    goals = zone_goals(GOALS)
-    people, population = draw(np.random.default_rng(99), 15_000)
-    broken = certified = 0
-    for study in range(15):
-        cases, prob = draw(np.random.default_rng([8, study]), 250)
-        certificates = zone_certificates(cases, prob, goals, 0.1)
-        for (side, of), end in zip(goals.items(), certified_ends(cases, prob, certificates), strict=True):
-            if end is None:
-                continue
-            certified += 1
-            as_zone = module.zone_cases(people, population, side)
-            sums = [goal.spec.sums(as_zone, end if side == "negative" else -end) for goal in of]
-            risks = [num.sum() / den.sum() for num, den in sums]
-            broken += any(risk > goal.max_risk for risk, goal in zip(risks, of, strict=True))
-    assert certified > 7
-    assert broken / 15 <= 0.1 + 2 * 0.077
+def test_zones_are_broken_at_most_at_their_level(monkeypatch):
+    """150 studies of 400 patients, in which the share of errors is 2 % above the goal in whatever zone (seeds [8, study]): both zones
+    at 10 % together, SE 2.4 points. 7 % are certified, and 20 % at thrice the level."""
+    monkeypatch.setattr(sequence, "MOST_NEEDED", 0)  # how many patients a refusal takes plays no part
+    goals, broken = zone_goals(["npv=.9", "ppv=.75"]), 0
+    for study in range(150):
+        rng = np.random.default_rng([8, study])
+        prob = rng.random(400)
+        label = rng.random(400) < np.where(prob < 0.5, 0.102, 0.745)
+        cases = ReferralCases(label, prob > 0.5, prob, np.arange(400), np.ones(400))
+        broken += any(one.granted for one in zone_certificates(cases, prob, goals, 0.1).values())
+    assert 0.02 <= broken / 150 <= 0.1 + 2 * 0.024
 
 
 def test_neither_rows_nor_names_change_the_zones():
