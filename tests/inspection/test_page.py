@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from retinabench.cli.main import run
 from retinabench.data.dataset import make_records
@@ -21,7 +21,7 @@ from retinabench.inspection import page as module
 from retinabench.inspection.alignment import Alignment
 from retinabench.inspection.duplicates import LEAST, CopyGroup, CopyPair
 from retinabench.inspection.inspection import Outlier, inspect_data
-from retinabench.inspection.page import MOST_ROWS, Tile, contact_sheet, evidence, markdown, page, tables
+from retinabench.inspection.page import MOST_ROWS, evidence, markdown, page, tables
 from support.browsers import check_page
 from support.helpers import make_prepared, make_retinas, write_files
 from support.reading_pages import without_script
@@ -59,17 +59,6 @@ def write_faulty(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_faulty(tmp_path_factory.mktemp("inspect") / "data")
-
-
-def test_signs_and_accents_are_drawn_and_not_as_boxes(monkeypatch):
-    drawn = []
-    original = ImageDraw.ImageDraw.text
-    monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda self, *a: drawn.append((a[1], a[3])) or original(self, *a))
-    tile = Tile(np.zeros((8, 8, 3), np.uint8), "André Ünal 1×2 " * 6, "few bytes per pixel, z −4.5")
-    contact_sheet("Outliers", [tile])
-    assert drawn[-1][0] == "few bytes per pixel, z −4.5"  # whole, not cut
-    for text, font in drawn:
-        assert not [sign for sign in text if bytes(font.getmask(sign)) == bytes(font.getmask("\uffff"))]
 
 
 def test_long_tables_are_cut_and_say_so(found):

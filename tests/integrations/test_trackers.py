@@ -79,15 +79,6 @@ def test_damaged_folders_are_named(unfinished, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-RUN = {"data": "/home/secret", "shifted": None, "seed": 3, "model": {"name": "x", "weights": None}, "views": [1, 2]}
-
-
-def folder(tmp_path, rows=()):
-    (tmp_path / "run.json").write_text(json.dumps({"run": RUN, "fingerprint": "abc"}))
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return tmp_path
-
-
 def read_events(folder):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     from tensorboard.plugins.hparams import metadata

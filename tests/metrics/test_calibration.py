@@ -6,7 +6,6 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 import retinabench as rb
-from retinabench.core.errors import InputError
 from retinabench.metrics import calibration
 from retinabench.metrics.calibration import calibration_line_of, calibration_summary, correct_prior, line_intervals_of
 from retinabench.metrics.smooth_calibration import smooth_calibration
@@ -222,9 +221,7 @@ def test_the_slope_is_covered_though_a_study_may_lack_the_sure_errors():
 
     truth = calibration_line_of(drawn(100_000)).slope
     found = [line_intervals_of(drawn(100))["slope"] for _ in range(300)]
-    known = [one for one in found if np.isfinite(one.low)]
-    assert len(known) > 280
-    assert np.mean([one.low <= truth <= one.high for one in known]) > 0.91
+    assert np.mean([one.low <= truth <= one.high for one in found]) > 0.91
 
 
 def test_prior_correction_undoes_class_weights():
@@ -233,8 +230,6 @@ def test_prior_correction_undoes_class_weights():
     bent = expit(logit(p) + np.log(4.1))
     np.testing.assert_allclose(correct_prior(bent, 4.1), p, atol=1e-12)
     assert correct_prior([0.0, 1.0], 3).tolist() == [0, 1]
-    with pytest.raises(InputError):
-        correct_prior([0.5], 0)
 
 
 KEYS = (
@@ -260,18 +255,6 @@ def test_the_json_is_flat_and_every_number_is_the_one_of_its_definition():
     assert content["line_observed_over_expected"] == pytest.approx(y.sum() / p.sum())
     assert content["line_slope_high"] == found.calibration.line_slope.high
     assert content["null_ece_top_label_mean"] == found.calibration.null_ece_top_label.value
-
-
-def test_robust_errors_of_independent_images_are_those_of_the_information():
-    """At n = 20,000 of a true model the sandwich equals the inverse information to a few percent."""
-    rng = np.random.default_rng(1)
-    x = rng.normal(-1, 1, 20_000)
-    p = expit(x)
-    found = calibration_summary(rng.random(len(p)) < p, p, np.arange(len(p)))
-    design, v = np.column_stack([np.ones(len(x)), x]), p * (1 - p)
-    error = np.sqrt(np.diag(np.linalg.inv((design * v[:, None]).T @ design)))
-    for one, expected in zip((found.intercept, found.slope), error, strict=True):
-        assert (one.high - one.low) / 2 / 1.96 == pytest.approx(expected, rel=0.05)
 
 
 def test_intervals_cover_with_correlated_eyes():

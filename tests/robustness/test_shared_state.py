@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import retinabench as rb
-from retinabench.cli.main import run
 from retinabench.metrics.actions import FrozenRule
 from retinabench.metrics.arrays import Arrays
 from retinabench.metrics.guarantees.goals import Goal
@@ -161,23 +160,6 @@ def test_reports_of_two_threads_are_those_of_one(tmp_path):
     assert dict(mpl.rcParams) == before
     with mpl.rc_context({"lines.linewidth": 9, "font.size": 30}):
         assert page("loud") == alone
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["clinic", "{file}", "--images-per-hour", "inf"], ["clinic", "{file}", "--cost=nan"], ["clinic", "{file}", "--referral", "nan"],
-        ["transfer", "{file}", "--goal", "1e-320"], ["score", "{file}", "--threshold", "nan"], ["plan", "--prevalence", "nan"],
-    ],
-    ids=" ".join,
-)  # fmt: skip
-def test_a_number_that_is_none_is_one_line(words, tmp_path, capsys):
-    file = tmp_path / "p.csv"
-    file.write_bytes(drawn().to_csv() if hasattr(SMALL, "to_csv") else b"image_id,label,prob\na,0,0.1\nb,1,0.9\n")
-    assert run([word.format(file=file) for word in words]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "out of range" in error
 
 
 def test_output_that_is_not_utf_8_is_written_all_the_same(tmp_path):
