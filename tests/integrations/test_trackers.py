@@ -99,7 +99,6 @@ def test_tensorboard_reads_the_run_back(trained, tmp_path):
     rows = rows_of(trained)
     for tag, key in (("loss", "loss"), ("lr", "lr"), ("validation/auroc", "validation_auroc")):
         assert [step for step, _ in scalars[tag]] == [1, 2, 3]
-        # Scalars of an event file are single precision.
         assert [value for _, value in scalars[tag]] == pytest.approx([row[key] for row in rows], rel=1e-6)
     expected = rb.score(rb.read_predictions(trained / "predictions.parquet"), bootstrap=0)
     for name in ("in_domain", "shifted"):
