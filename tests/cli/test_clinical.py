@@ -219,7 +219,9 @@ def test_labels_of_the_uncertain_images_alone_judge_nothing(folder, capsys):
     read = changed(folder, "holds", lambda row: {"label": row["label"] if 0.12 < float(row["prob"]) < 0.88 else ""})
     assert watch(folder, read, "--out", folder / "page") == 3
     said = capsys.readouterr().out.replace(" \n", " ")
-    assert said.startswith("The labels cannot judge the certificate, because they were given to the more uncertain images")
+    assert said.startswith(
+        "The labels cannot judge the certificate, because they were given to the more uncertain images"
+    )
     assert "The labels cannot judge" in (folder / "page/index.html").read_text()
     half = changed(folder, "holds", lambda row: {"label": row["label"] * (int(row["image_id"][-2:], 36) % 3 > 0)})
     assert watch(folder, half) == 0

@@ -480,9 +480,8 @@ def input_notes(
     """
     cases, unread, lacking = Cases(label, prob, uncertainty, patient=np.asarray(patient), threshold=threshold), 0, 0.0
     if len(cases) >= UNREAD and cases.prob.min() >= 0.5 and cases.label.mean() < 0.9:
-        return [
-            f"WARNING: {images}: no probability is below 0.5. Is 'prob' the confidence in the call? It must be P(referable)"
-        ]
+        told = "no probability is below 0.5. Is 'prob' the confidence in the call? It must be P(referable)"
+        return [f"WARNING: {images}: {told}"]
     for called in (False, True):
         side = cases.called == called
         wrong, values, of = cases.error[side], cases.uncertainty[side], cases.patient[side]

@@ -76,10 +76,8 @@ RESULT_SCHEMA = "retinabench.monitor/2"
 SENSITIVITY = Goal("sensitivity", 0.5)  # its value is shown whatever the goals are; none is set here
 DRIFT = ("prob", "uncertainty")  # what is watched for drift
 LEVEL = 0.05
-SELECTED, UNLIKE = (
-    5.0,
-    0.1,
-)  # standard errors, and distance from 1/2, of the chance that a labelled image has the larger value
+# In standard errors, and as a distance from 1/2: how far the chance that a labelled image has the larger value may lie from that of no choice.
+SELECTED, UNLIKE = 5.0, 0.1
 
 
 def by_visit(images: Watched, rule: FrozenRule, visits: Visits) -> Watched:
@@ -186,9 +184,7 @@ class Monitoring(Tabular):
     reference: int
     unit: str
     windows: tuple[Window, ...]
-    selection: Mapping[
-        str, float
-    ]  # prob, uncertainty -> chance that a labelled image has the larger value, where labels depend on it
+    selection: Mapping[str, float]  # see `selection`: of what the labels depend on
     notes: tuple[str, ...]
 
     @property
