@@ -162,13 +162,14 @@ def test_copied_images_and_an_uncertainty_made_of_the_labels_are_noticed(tmp_pat
     label, patient = np.arange(200) % 2, np.arange(200) // 2
     prob = 1 / (1 + np.exp(-(3 * label - 1.5 + rng.normal(size=200))))
     twice, ids, copies = np.tile(np.arange(200), 2), np.arange(400), np.repeat((0, 100), 200)
-    for own, noticed in ((patient[twice] + copies, True), (patient[twice], False)):
+    for own, noticed in ((patient[twice] + copies, True), (patient[twice], False), (patient[twice] // 10, False)):
         file = rb.Predictions(ids, label[twice], prob[twice], patient_id=own, uncertainty=np.abs(label - prob)[twice])
         rb.write_predictions(file, tmp_path / "p.csv")
         assert run(["score", str(tmp_path / "p.csv"), "--bootstrap", "20", "-q"]) == 0
         shown = capsys.readouterr().err
         assert ("are the images copied under other ids?" in shown) is noticed
-        assert "higher for every wrong prediction than for any right one: was it computed" in shown
+        made = "higher for every wrong prediction than for any right one: was it computed" in shown
+        assert ("400 images have 10 values of 'patient_id'" in shown, made) == (not own.max() > 9, own.max() > 9)
 
 
 def test_decisions_in_the_place_of_probabilities_are_noticed(tmp_path, capsys):

@@ -180,7 +180,6 @@ def test_where_only_labels_are_known_no_grade_is_shown(folder, tmp_path, capsys)
     assert {image["label"] for group in found["duplicates"] for image in group["images"]} <= {0, 1}
     assert {path.name for path in out.glob("sheet-label-*")} == {"sheet-label-0.png", "sheet-label-1.png"}
     assert "Images by label" in (out / "index.html").read_text()
-    # Apart from the data set's own card, which explains what grades are.
     texts = [said, (out / "inspection.json").read_text(), (out / "card.md").read_text().partition("## Splits")[2]]
     assert not [text for text in texts if "grade" in text.lower()]
 

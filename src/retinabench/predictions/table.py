@@ -302,6 +302,10 @@ class Predictions(Constructors, Tabular):
             notes.append(
                 "every probability comes twice with its label: are the images copied under other ids? Intervals are then too narrow"
             )
+        if "patient_id" in columns and n <= MOST_COMPARED and 20 * (own := len(np.unique(columns["patient_id"]))) < n:
+            notes.append(
+                f"{n:,} images have {own:,} values of 'patient_id': is it the patient, and not a site or a camera?"
+            )
         columns["notes"] = tuple(dict.fromkeys(notes))
         columns["subgroups"] = {
             name: _owned(values, self.subgroups[name]) for name, values in columns["subgroups"].items()
