@@ -31,7 +31,6 @@ def test_country_shift_from_archives_to_predictions_and_report(tmp_path, capsys)
     test = predictions.select(domain="shifted", split="test")
     assert len(test) == 2_929
     assert len(predictions.select(domain="shifted", split="validation")) == 733
-    # The bright spot is the label in both: whoever learnt it here finds it there.
     assert test.prob[test.label == 1].mean() > test.prob[test.label == 0].mean() + 0.3
     report = ["report", file, *both, "--out", str(tmp_path / "report"), "--bootstrap", "20", "-q"]
     assert run(report) == 0

@@ -91,7 +91,6 @@ def test_files_of_single_folds_are_joined(trained, tmp_path, capsys):
     one, other = (json.loads(path.read_text()) for path in (together, apart))
     for key, mean in one["uncertainties"]["in_domain"]["scores"].items():
         assert other["uncertainties"]["in_domain"]["scores"][key] == pytest.approx(mean, abs=1e-12)
-    # Any framework's files, one for each fold, whose method is named.
     predictions, files = read_predictions(file), []
     for k in range(5):
         part = predictions.take(np.flatnonzero(predictions.fold == k))

@@ -142,7 +142,6 @@ def test_the_image_that_stands_for_a_patient_does_not_depend_on_the_others():
     assert codes[chosen].tolist() == list(range(200))
     order = np.random.default_rng(0).permutation(600)
     assert set(names[order][one_image_each(names[order], codes[order])]) == set(names[chosen])
-    # some that were not chosen are gone
     kept = np.setdiff1d(np.arange(600), np.setdiff1d(np.arange(0, 600, 2), chosen))
     assert set(names[kept][one_image_each(names[kept], codes[kept])]) == set(names[chosen])
     # Each of three places is chosen in a third of 200 patients: standard error 3.3 points.

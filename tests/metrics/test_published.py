@@ -183,7 +183,6 @@ def test_joint_and_balanced(case):
         # copies of one image tie, but equal images give equal values whatever their order
         curve = published.referral_curve(y[r], p[r], u[r], metric)
         np.testing.assert_allclose(curve.value, z[f"out_balanced_{metric}"], atol=1e-12)
-    # shuffled rows: the file's order of domains does not matter to `score`
     predictions = Predictions(
         np.arange(near + far).astype(str), y, p, uncertainty=u,
         domain=np.where(z["out_joint_is_ood"], "shifted", "in_domain"),

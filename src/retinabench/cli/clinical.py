@@ -80,8 +80,7 @@ def clinic(
             images_per_hour=images_per_hour, subgroups=subgroup or None, population=population, harm=harm,
         )  # fmt: skip
         advance(1)
-    cli.print_result(clinic_summary(result), json, lambda: clinic_json(result))
-    cli.print_notes(result.notes)
+    cli.print_result(clinic_summary(result), json, lambda: clinic_json(result), result.notes)
     if out is not None:
         with cli.progress_of(quiet).track("Trying other thresholds", 1, unit="file") as advance:
             grid = policy_grid(predictions, result.stated)
@@ -142,8 +141,8 @@ def plan(
         above_sensitivity=above_sensitivity, above_specificity=above_specificity, power=power,
         images_per_patient=images_per_patient, threshold=threshold,
     )  # fmt: skip
-    cli.print_result(plan_table(result), json, result.to_dict)
-    cli.print_notes((*(() if predictions is None else predictions.notes), *result.notes))
+    notes = (*(() if predictions is None else predictions.notes), *result.notes)
+    cli.print_result(plan_table(result), json, result.to_dict, notes)
 
 
 Goals = Annotated[
@@ -263,9 +262,8 @@ def transfer(
     with cli.progress_of(quiet).track("Choosing and testing thresholds", 1, unit="file") as advance:
         found = within_groups(predictions, within, delta, choose) if within else choose(predictions, delta)
         advance(1)
-    cli.print_result(summary(found), json, found.to_dict)
     rules = [*found.groups.values()] if isinstance(found, Within) else [found]
-    cli.print_notes(note for one in rules for note in one.notes)
+    cli.print_result(summary(found), json, found.to_dict, (note for one in rules for note in one.notes))
     codes = [_code(one) for one in rules]
     code = cli.ExitCode.REFUTED if cli.ExitCode.REFUTED in codes else min(codes)
     if out is not None:
@@ -329,8 +327,8 @@ def apply(
     rule, paths = read_rule(certificate), find_files(files)
     predictions = replace(reader, unlabelled=True, ungradable=True).read(paths)
     found = apply_files(list(zip(paths, predictions, strict=True)), certificate, rule, out)
-    cli.print_result(apply_summary(found), json, found.to_dict)
-    cli.print_notes((*notes_of_files([str(file) for file in paths], [one.notes for one in predictions]), *found.notes))
+    notes = (*notes_of_files([str(file) for file in paths], [one.notes for one in predictions]), *found.notes)
+    cli.print_result(apply_summary(found), json, found.to_dict, notes)
     for line in () if quiet else found.new:
         cli.print_path(out / line["list"], json)
     return cli.ExitCode.DONE if found.alarm is None else cli.ExitCode.REFUTED
@@ -380,9 +378,8 @@ def monitor(
         names = f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else files[0]
         raise error.again(file=names) from None
     about = {"certificate": sha256(certificate), "headline": headline(result)}
-    cli.print_result(monitor_tables(result), json, lambda: result.to_dict() | about)
-    notes = notes_of_files([str(file) for file in files], [one.notes for one in predictions])
-    cli.print_notes((*notes, *result.notes))
+    notes = (*notes_of_files([str(file) for file in files], [one.notes for one in predictions]), *result.notes)
+    cli.print_result(monitor_tables(result), json, lambda: result.to_dict() | about, notes)
     if out is not None:
         write_json(out / "monitor.json", result.to_dict() | about)
         cli.print_path(write_page(result, out), json)

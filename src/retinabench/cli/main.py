@@ -404,14 +404,23 @@ def say_error(message: str) -> None:
     typer.echo(f"{head}{visible(message)}", err=True, color=colour)
 
 
-def print_result(table: RenderableType, json: Path | None, content: Callable[[], Any]) -> None:
-    """Print the table of a result, and write the result as JSON where `--json` asks for it."""
+def print_result(
+    table: RenderableType, json: Path | None, content: Callable[[], Any], notes: Iterable[str] = ()
+) -> None:
+    """Print warnings, the table of a result, and other notes; write the result as JSON where `--json` asks for it."""
+    warned: list[str] = []
+    others: list[str] = []
+    for note in notes:
+        (warned if "WARNING" in note else others).append(note)
+    print_notes(warned)  # a verdict on labels that look wrong is not to be read without them
     if json == STANDARD_OUTPUT:
         sys.stdout.write(json_text(content()))
-        return
-    if json is not None:
-        write_json(json, content())
-    print_table(table)
+    else:
+        if json is not None:
+            write_json(json, content())
+        print_table(table)
+        sys.stdout.flush()
+    print_notes(others)
 
 
 def print_path(path: Path, json: Path | None = None) -> None:

@@ -112,8 +112,8 @@ def score(
     if listed is not None and referral_list is not None:
         notes += _write_referral_list(listed, referral_list, scoring.uncertainty, referral, found[0].threshold.value)
     tables = [rejections_table(name, one) for name, one in zip(names, compared, strict=True) if one]
-    cli.print_result(Group(scores_table(names, found), *tables), json, lambda: scores_json(found, names, compared))
-    cli.print_notes(notes)
+    table = Group(scores_table(names, found), *tables)
+    cli.print_result(table, json, lambda: scores_json(found, names, compared), notes)
 
 
 def _compared(predictions: Predictions, scoring: Scoring, seed: int) -> dict[str, Rejections]:
@@ -184,8 +184,7 @@ def compare(
     with cli.progress_of(quiet).track("Comparing", 1, unit="pair") as advance:
         found = compare_predictions(sides[0], sides[1], seed=seed, scores=score, margin=margin, **vars(scoring))
         advance(1)
-    cli.print_result(comparison_table(found), json, found.to_dict)
-    cli.print_notes(found.notes)
+    cli.print_result(comparison_table(found), json, found.to_dict, found.notes)
 
 
 @cli.reads_predictions
@@ -219,13 +218,12 @@ def recalibrate(
     after = mapped(predictions, map_method, by)  # type: ignore[arg-type]
     found = compare_predictions(after, predictions, seed=seed, scores=["nll", "brier", "ece_positive_class", "auroc"])
     write_predictions(after, out)
-    cli.print_result(recalibration_table(found, map_method), json, found.to_dict)
     notes = [f"the validation images are not in {out.name}: they chose the map, and can certify nothing with it"]
     if predictions.samples > 1:
         notes.append(
             f"{out.name} holds one probability per image: the mean of the {predictions.samples} samples, mapped"
         )
-    cli.print_notes((*found.notes, *notes))
+    cli.print_result(recalibration_table(found, map_method), json, found.to_dict, (*found.notes, *notes))
     cli.print_path(out, json)
 
 

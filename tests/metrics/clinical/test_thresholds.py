@@ -56,7 +56,6 @@ def test_goals_distinguish_estimate_and_bound():
     label = np.repeat([1, 0], [198, 621])
     positive = np.concatenate([np.arange(198) < 173, np.arange(621) < 65])
     assert two_by_two(label, positive) == TwoByTwo(173, 65, 25, 556)
-    # the trial that led to the approval: by the estimate, not by the bound
     for one in judge_goals(label, positive).values():
         assert (one["estimate_met"], one["bound_met"]) == (True, False)
         assert one["estimate"] == pytest.approx((0.8737374, 0.8953301), abs=1e-7)
