@@ -77,7 +77,7 @@ SENSITIVITY = Goal("sensitivity", 0.5)  # its value is shown whatever the goals 
 DRIFT = ("prob", "uncertainty")  # what is watched for drift
 LEVEL = 0.05
 # In standard errors, and as a distance from 1/2: how far the chance that a labelled image has the larger value may lie from that of no choice.
-SELECTED, UNLIKE = 5.0, 0.1
+SELECTED, UNLIKE = 5.0, 0.05
 
 
 def by_visit(images: Watched, rule: FrozenRule, visits: Visits) -> Watched:
