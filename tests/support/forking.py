@@ -18,6 +18,7 @@ def fork(work):
         process = os.fork()
     if not process:
         try:
+            warnings.simplefilter("ignore", ResourceWarning)  # as for a user; Ctrl-C may come between `open` and `with`
             torch.set_num_threads(1)  # it would wait for those that it does not have
             work()
             os._exit(0)
