@@ -120,7 +120,7 @@ def clustered_proportion(
 
     Few errors say little about how they cluster, and v is then too small: the design effect is averaged with that of images
     that are copies of each other, which counts as `PRIOR_PATIENTS` patients, the found one as the patients with a success or
-    those with a failure, whichever are fewer. With t in place of z, at G - 1 degrees of freedom, the effective number falls by
+    those with a failure, whichever are fewer. With t for z, at G - 1 degrees of freedom, the effective number falls by
     (z / t)^2. At p = 0 or 1 the end is exact for copied images, and no record with an error has a better bound.
 
     References:

@@ -43,7 +43,7 @@ def holm(p_values: ArrayLike) -> Floats:
 def min_p(p_values: ArrayLike, draws: ArrayLike) -> Floats:
     """Return Westfall and Young's step-down adjusted p-values (K,) of K differences whose replicates are `draws` (R, K).
 
-    Scores that say the same thing thrice are one test, not three. The replicates of each difference about their mean, in place of those under
+    Scores that say the same thing thrice are one test, not three. The replicates of each difference about their mean, which stand for those under
     "no difference", have p-values of their own: their ranks by distance, over R. With p_(1) <= ... <= p_(K):
 
         adjusted p_(i) = max over j <= i of P(least replicate p-value of the differences j ... K <= p_(j))

@@ -219,7 +219,7 @@ class Scores(Tabular):
     Args:
         rules: `corrected` or `published`.
         uncertainty: What ordered the referral.
-        bootstrap: Number of bootstrap replicates; 0 where there are no intervals.
+        bootstrap: Number of bootstrap replicates; 0 if no interval was computed.
         seed: Seed of the bootstrap.
         sets: Set name -> its scores, for the sets that exist; see `docs/scores.md`.
         notes: What a reader of the numbers must know.

@@ -388,13 +388,7 @@ def clinic(
         rows = np.flatnonzero((predictions.domain == name) & (predictions.split == "test"))
         if good[rows].any():
             sets[name] = screen_set(predictions.take(rows), good[rows], stated, validation)
-    notes = _notes(predictions, stated, sets)
-    for name in sets:
-        part = predictions.take(np.flatnonzero(good & (predictions.domain == name) & (predictions.split == "test")))
-        values, _ = image_sets.referral_uncertainty(part, uncertainty, threshold=cut.value)
-        codes, _ = cluster_codes(part.patients)
-        notes += input_notes(SET_LABELS[name], part.label, part.prob, values, codes, cut.value)
-    return ScreeningReport(stated, sets, tuple(notes), predictions.source)
+    return ScreeningReport(stated, sets, tuple(_notes(predictions, stated, sets)), predictions.source)
 
 
 def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScreening]) -> list[str]:
@@ -403,8 +397,12 @@ def _notes(predictions: Predictions, stated: Screened, sets: Mapping[str, SetScr
         notes.append(without_patients(predictions.image_id.tolist()))
     if stated.threshold.note:
         notes.append(stated.threshold.note)
+    test, cut = gradable(predictions) & (predictions.split == "test"), stated.threshold.value
     for name, one in sets.items():
         notes += order_notes(SET_LABELS[name], one.auroc)
+        part = predictions.take(np.flatnonzero(test & (predictions.domain == name)))
+        values, _ = image_sets.referral_uncertainty(part, stated.referral.uncertainty, threshold=cut)
+        notes += input_notes(SET_LABELS[name], part.label, part.prob, values, cluster_codes(part.patients)[0], cut)
         for group in one.subgroups.groups if one.subgroups else ():
             if (auroc := group.rates["auroc"].alone).high < 0.5:
                 notes += order_notes(f"{SET_LABELS[name]}, {group.column} {group.value}:", auroc)
