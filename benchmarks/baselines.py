@@ -34,9 +34,9 @@ from retinabench.data.prepared import open_prepared
 from retinabench.experiments.engines.engine import make_engine
 from retinabench.experiments.many import read_results
 from retinabench.experiments.search.search import RESULTS
+from retinabench.experiments.study import study as studies
 from retinabench.experiments.study.definition import Study, read_study
 from retinabench.experiments.study.prediction_files import pool
-from retinabench.experiments.study.study import cells, compute, folder_of, open_tasks, with_seeds, workspace
 from retinabench.methods.registry import METHODS
 from retinabench.predictions.io import read_predictions
 from retinabench.predictions.table import Predictions
@@ -80,9 +80,9 @@ def freeze(name: str, data: Path, sums: Path | None) -> None:
 
 def compute_all(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
     study, progress = study_of(benchmark, data), Bars()
-    places = {"parallel": 1, "device": "cpu", "cpus": 1.0, "gpus": 0.0}
-    with workspace(out).lock():
-        compute(study, out, make_engine("local", **places, address=None, storage=None, progress=progress), progress)
+    places = {"parallel": 1, "device": "cpu", "cpus": 1.0, "gpus": 0.0, "address": None, "storage": None}
+    with studies.workspace(out).lock():
+        studies.compute(study, out, make_engine("local", **places, progress=progress), progress)
 
 
 def study_of(benchmark: FrozenBenchmark, data: list[str]) -> Study:
@@ -91,12 +91,13 @@ def study_of(benchmark: FrozenBenchmark, data: list[str]) -> Study:
 
 def collect(benchmark: FrozenBenchmark, out: Path, data: list[str]) -> None:
     study, baselines = study_of(benchmark, data), []
-    tasks, every = open_tasks(study, out), cells(study, out)
+    tasks, every = studies.open_tasks(study, out), studies.cells(study, out)
     for cell in every:
         found: dict[int, Predictions] = {}
         seconds: list[float] = []
-        for run in with_seeds(study, cell.base):
-            folder = folder_of(run, cell, tasks[cell.task])
+        chosen = studies.read_choices(cell)[study.criteria[0]].run if study.trials else None
+        for run in studies.with_seeds(study, chosen or cell.base):
+            folder = studies.folder_of(run, cell, tasks[cell.task])
             if (folder / "done").is_file():
                 found[run.seed] = read_predictions(folder / "predictions.parquet")
                 record = read_results(cell.folder / RESULTS, None).get(folder.name.rpartition("-")[2])
@@ -119,9 +120,10 @@ def card_of(study: Study, label: str, title: str, hours: float, members: int) ->
     about = (getattr(module, "__doc__", None) or label).strip().split("\n\n")[0].replace("\n", " ")
     pretrained = bool(study.base.get("model", {}).get("weights"))
     name = label.replace("_", "-")
+    searched = f"the best of {study.trials} trials" if study.trials else "they were not searched"
     return Card(
         name=f"{name}-ensemble-{members}" if members > 1 else name, title=title,
-        method=f"{about} Settings as in its study; they were not searched.", authors="retinabench", code="",
+        method=f"{about} Settings as in its study; {searched}.", authors="retinabench", code="",
         compute="one core, beside other work", hours=round(hours * members, 4), pretrained=pretrained,
         data=("ImageNet, by the weights of the trunk",) if pretrained else (), ensemble=members,
         tuned_on="validation",
