@@ -20,6 +20,13 @@ again at most 1 in expectation. Patients are first sorted by their content, then
 order of the rows nor the names of the patients, nor a seed, change a result. So that the mean reaches 1 / delta where most orders
 do, the target of each is 1.25 / delta.
 
+**Few patients.** A bettor who reckons with two errors at once needs more patients than the binomial test of one image of each. Where
+few count (`FEW`) for a goal whose images are known beforehand, such as the referable ones for a sensitivity, that test is used: of every
+patient, random numbers choose one of as many places as a patient has images, so that every image has the same chance. Given
+how many of the chosen images count, their errors are independent, with the risk that the goal bounds: the test is exact, and so is a
+choice of the test by this number. The seed is a hash of all images: numbers that are the same in every study would choose by the sorted
+uncertainty, and thus by the errors.
+
 The bets of `follow_up` are others, because wealth counts there after every patient and for ever: they have no deadline,
 no fixed number of patients, and start anew at every time.
 
@@ -34,6 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import pairwise
 
 import numpy as np
@@ -106,6 +114,7 @@ START = 1.5  # the sequence begins with this many times the patients that could 
 SHARE = 0.4  # … and with at least this share of the patients: of fewer, errors of which the model is sure are too large a part
 STUDIES, POWER = 40, 0.8  # drawn studies, and the share of them that must pass
 MOST_NEEDED = 50_000  # patients of the largest drawn study
+FEW = 1.3  # images, in units of those that pass without an error: below, the binomial test of one image of each patient answers more
 SECOND = 0.1  # share of delta of the sequence that begins where every patient retains an image
 
 
@@ -131,17 +140,23 @@ class GoalSequence:
     tests: int
     why: str | None = None
     needed: int | None = None
+    one_image: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class _Path:
-    """Images as they are retained (or referred, for the share referred), and what each adds to its patient: (N,), and `base` (P,)."""
+    """Images as they are retained (or referred, for the share referred), and what each adds to its patient: (N,), `always` at every place."""
 
     place: Floats
     patient: NDArray[np.intp]
     num: Floats
     den: Floats
-    base: Floats
+    always: Floats
+    patients: int
+
+    @property
+    def base(self) -> Floats:
+        return np.asarray(np.bincount(self.patient, self.always, self.patients), np.float64)
 
     @classmethod
     def of(cls, cases: ReferralCases, goal: Goal) -> _Path:
@@ -153,8 +168,21 @@ class _Path:
         place = -cases.uncertainty if spec.of_referred else cases.uncertainty
         patient = _by_content(np.column_stack([place, num, den, always]), cases.patient)
         order = np.lexsort((always, den, num, patient, place))
-        base = np.bincount(patient[order], always[order])
-        return cls(place[order], patient[order], num[order], den[order], np.asarray(base, np.float64))
+        ids = patient[order]
+        return cls(place[order], ids, num[order], den[order], np.asarray(always[order], np.float64), int(ids.max()) + 1)
+
+    def one_image(self, places: int | NDArray[np.intp]) -> _Path:
+        """Return what one of the places of each patient holds, each place with the same chance; `places` of all, or (P,)."""
+        content = (self.place, self.patient.astype(np.float64), self.num, self.den, self.always)
+        seed = int.from_bytes(sha256(b"".join(values.tobytes() for values in content)).digest())
+        chosen = np.random.default_rng(seed).random(self.patients) * places
+        by_patient = np.argsort(self.patient, kind="stable")
+        sizes = np.bincount(self.patient, minlength=self.patients)
+        within = np.empty(len(by_patient))
+        within[by_patient] = np.arange(len(by_patient)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        rows = within == np.floor(chosen)[self.patient]
+        num, den, always = (np.sign(values[rows]) for values in (self.num, self.den, self.always))
+        return _Path(self.place[rows], self.patient[rows], num, den, always, self.patients)
 
 
 def _by_content(content: Floats, patient: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -171,9 +199,14 @@ def _by_content(content: Floats, patient: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, share: float) -> GoalSequence:
-    path = _Path.of(cases, goal)
-    patients = len(path.base)
+    path, binomial = _Path.of(cases, goal), most_images == 1
+    patients = path.patients
     per_image = bool(np.all(cases.weight == 1))  # the images of a patient add up
+    if not binomial and not goal.spec.den_retained:
+        one = path.one_image(most_images if per_image else np.bincount(path.patient))
+        least = math.log(delta) / math.log1p(-goal.max_risk)
+        if binomial := bool(least <= one.always.sum() < FEW * least):
+            path = one
     bound = (1 - goal.max_risk) * (most_images if per_image else 1)
     usual = max(1, round(len(cases) / patients))
     size = bound * min(usual / most_images, 1.0) if per_image else bound
@@ -188,7 +221,7 @@ def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, 
     def run(start: float, level: float) -> tuple[GoalSequence, bool]:
         """The result of a sequence, and whether it reached the end."""
         tested: list[SequenceStep] = []  # up to the first failure, which is included
-        for step in _steps(path, start, goal.max_risk, (bound, size), level, binomial=most_images == 1):
+        for step in _steps(path, start, goal.max_risk, (bound, size), level, binomial=binomial):
             tested.append(step)
             if step.p_value > level:
                 break
@@ -200,10 +233,11 @@ def certified(cases: ReferralCases, goal: Goal, delta: float, most_images: int, 
             why, few = _refusal(tested[0], goal.max_risk)
             needed = None
             if few and level == begins[0][1]:  # of the second sequence nobody hears where it fails
-                needed = _needed(path, tested[0], goal.max_risk, (bound, size), level, binomial=most_images == 1)
+                needed = _needed(path, tested[0], goal.max_risk, (bound, size), level, binomial=binomial)
             return GoalSequence(goal, level, None, tested[0], tested[0], 1, why, needed), False
         rule = _rule(passed[-1].threshold, cases, goal)
-        return GoalSequence(goal, level, rule, tested[0], passed[-1], len(tested)), ended
+        few = binomial and most_images > 1
+        return GoalSequence(goal, level, rule, tested[0], passed[-1], len(tested), one_image=few), ended
 
     found, ended = run(*begins[0])
     if not ended and len(begins) > 1:
@@ -244,7 +278,7 @@ def _steps(
     # Images that do not count change no test: several candidates share one.
     counted = np.append(0, np.cumsum((path.num > 0) | (path.den > 0)))[ends]
     first = np.flatnonzero(np.diff(counted, prepend=-1))
-    order, done, sums = orders(len(path.base)), 0, np.stack([np.zeros(len(path.base)), path.base])
+    order, done, sums = orders(path.patients), 0, np.stack([np.zeros(path.patients), path.base])
     batches = [8, 16, 32, *[BATCH] * (len(first) // BATCH)]  # few at first, since most sequences are short
     for tests in filter(len, np.split(np.arange(len(first)), np.cumsum(batches))):
         after = np.append(first, len(ends))[tests + 1]
@@ -283,7 +317,7 @@ def _needed(
     path: _Path, first: SequenceStep, goal: float, error: tuple[float, float], level: float, *, binomial: bool
 ) -> int | None:
     """Return the number of patients, in steps of a fifth, with which `POWER` of the studies pass the first test; None beyond `MOST_NEEDED`."""
-    seen, patients, rng = path.place <= first.threshold, len(path.base), np.random.default_rng([0x80, len(path.base)])
+    seen, patients, rng = path.place <= first.threshold, path.patients, np.random.default_rng([0x80, path.patients])
     num = np.bincount(path.patient[seen], path.num[seen], patients)
     den = path.base + np.bincount(path.patient[seen], path.den[seen], patients)
     size = patients
