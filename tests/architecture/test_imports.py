@@ -163,7 +163,7 @@ def test_the_package_keeps_its_shape(check):
 # Lines of Python by package. A number falls when code goes, and rises only in a commit that says why.
 BUDGET = {
     "cli": 2_870, "concepts": 5_470, "core": 1_670, "data": 6_404, "experiments": 6_804, "fidelity": 7_707, "inspection": 1_161,
-    "integrations": 707, "methods": 7_450, "metrics": 12_406, "models": 2_678, "predictions": 2_840, "reports": 7_647,
+    "integrations": 707, "methods": 7_450, "metrics": 12_419, "models": 2_678, "predictions": 2_840, "reports": 7_647,
 }  # fmt: skip
 TESTS, TOOLS = 40_000, 8_000
 

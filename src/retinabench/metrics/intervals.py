@@ -31,8 +31,8 @@ ROUNDING = 1e-12  # replicates that differ by less are equal: an area of ones is
 FEWEST_ERRORS = 5
 FEWEST_WRONG = 10  # of a calibration error, whose interval takes the gaps for normal
 HALF, WHOLE = 0.5, 1.0
-"""As how many patients the pseudo-patient counts: half a patient, as in Jeffreys' interval, for scores of all images; a whole one for those that the order of
-referral decides, whose few large terms a smaller number does not reckon with (`docs/intervals.md`)."""
+"""As how many patients the pseudo-patient counts: half a patient, as in Jeffreys' interval, for scores of all images; a whole one for the AUPRC and for scores
+that the order of referral decides, whose few large terms a smaller number does not reckon with (`docs/intervals.md`)."""
 MORE_DEGREES = 5  # chosen by simulation, see `docs/intervals.md`
 
 
@@ -465,10 +465,14 @@ def loss_interval(
     predictions are wrong (`HALF` a patient, or a `WHOLE` one). It is the interval of a weighted sum of Poisson counts, whose weights are here the losses. For
     losses of at most `largest` the distributions are beta distributions, and beyond half of it the pseudo-patient adds to largest - y.
 
+    Each end leaves out half of 1 - level, but for small losses. A study without a loss has the upper end u, and no study a smaller one: where the true mean is below u,
+    only the lower end can miss it. This end leaves out all of 1 - level as long as it is below u.
+
     References:
         Fay and Feuer, Confidence intervals for directly standardized rates: a method based on the gamma distribution, Stat. Med. 16:791
         (1997); Tiwari, Clegg and Zou, Efficient interval estimation for age-adjusted cancer rates, Stat. Methods Med. Res.
-        15:547 (2006), where the added count has a random weight.
+        15:547 (2006), where the added count has a random weight. Blaker, Confidence curves and improved exact confidence intervals for discrete
+        distributions, Can. J. Stat. 28:783 (2000), whose intervals have such tails.
 
     >>> low, high = loss_interval(0.0, 0.0, (0.0025, 0.000025))  # no loss was seen in 100 patients
     >>> low, round(high, 4)
@@ -479,9 +483,12 @@ def loss_interval(
     if loss > largest / 2:
         low, high = loss_interval(largest - loss, variance, pseudo, largest, level)
         return largest - high, largest - low
-    varies = loss > 0 and variance > ROUNDING * loss**2
-    low = _matched(loss, variance, largest, (1 - level) / 2) if varies else min(loss, 0.0)
-    return low, _matched(max(loss, 0.0) + pseudo[0], variance + pseudo[1], largest, (1 + level) / 2)
+    high = _matched(max(loss, 0.0) + pseudo[0], variance + pseudo[1], largest, (1 + level) / 2)
+    if not (loss > 0 and variance > ROUNDING * loss**2):
+        return min(loss, 0.0), high
+    half, whole = (_matched(loss, variance, largest, left_out) for left_out in ((1 - level) / 2, 1 - level))
+    unseen = _matched(*pseudo, largest, (1 + level) / 2) if pseudo[0] > 0 else 0.0
+    return max(half, min(whole, unseen)), high
 
 
 def _matched(mean: float, variance: float, largest: float, quantile: float) -> float:

@@ -280,7 +280,8 @@ def pseudo_of_ranked(w: Weighted, classes: Literal["both", "positive"] = "both",
     kept = w.retained(int(np.ceil(float(w.count) / 2))) if half else w.weight
     masses = [kept * w.cases.label, kept * ~w.cases.label][: 2 if classes == "both" else 1]
     counts = [len(np.unique(w.cases.patient[mass > 0])) for mass in masses]
-    return intervals.ranked_at_random([count for count in counts if count], HALF)
+    weight = WHOLE if classes == "positive" and not half else HALF
+    return intervals.ranked_at_random([count for count in counts if count], weight)
 
 
 @dataclass(frozen=True)

@@ -328,7 +328,7 @@ def between_table(answer: SetAnswer) -> Table | None:
         return None
     heads = Column("Lowest", text=True), Column("Highest", text=True), Column("Gap"), Column("A new site")
     note = (
-        "Gap: highest less lowest, by intervals that hold for all groups at once; those of sensitivity and specificity together are the "
+        "Gap: highest less lowest; its interval holds for all columns at once. The gaps of sensitivity and specificity together are the "
         "violation of equalised odds. A new site: where its rate lies with 95 % (random effects), for columns of sites."
     )
     return Table.of(

@@ -176,11 +176,12 @@ def test_the_interval_of_a_new_site_holds_its_rate(count, patients, mean, spread
     assert held / 40 >= 0.95 - 2 * 0.034
 
 
-def test_the_gap_is_that_of_the_outermost_intervals():
-    together = {"a": Interval(0.9, 0.8, 0.95), "b": Interval(0.6, 0.5, 0.7), "c": Interval(0.8, 0.6, 0.9)}
-    found = between_groups("camera", "sensitivity", together, together)
+def test_the_gap_has_the_outermost_ends_of_all_pairs():
+    alone = {"a": Interval(0.9, 0.8, 0.95), "b": Interval(0.6, 0.5, 0.7), "c": Interval(0.8, 0.6, 0.9)}
+    for_gaps = [(one, Interval(one.value, one.value - 0.06, one.value + 0.08)) for one in alone.values()]
+    found = between_groups("camera", "sensitivity", alone, for_gaps)
     assert (found.lowest, found.highest) == ("b", "a")
-    assert [found.gap.value, found.gap.low, found.gap.high] == pytest.approx([0.3, 0.1, 0.45])
+    assert [found.gap.value, found.gap.low, found.gap.high] == pytest.approx([0.3, 0.2, 0.3 + np.hypot(0.05, 0.1)])
     assert found.new_site is not None
-    assert between_groups("sex", "sensitivity", together, together).new_site is None  # nobody meets a new sex
-    assert between_groups("camera", "sensitivity", {"a": together["a"]}) is None
+    assert between_groups("sex", "sensitivity", alone, for_gaps).new_site is None  # nobody meets a new sex
+    assert between_groups("camera", "sensitivity", {"a": alone["a"]}, for_gaps[:1]) is None
