@@ -488,7 +488,7 @@ def loss_interval(
         return min(loss, 0.0), high
     half, whole = (_matched(loss, variance, largest, left_out) for left_out in ((1 - level) / 2, 1 - level))
     unseen = _matched(*pseudo, largest, (1 + level) / 2) if pseudo[0] > 0 else 0.0
-    return max(half, min(whole, unseen)), high
+    return max(half, min(whole, unseen, loss)), high
 
 
 def _matched(mean: float, variance: float, largest: float, quantile: float) -> float:
