@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
+import retinabench as rb
 from retinabench.metrics import intervals, p_values, registry
 from retinabench.metrics.comparison import compare
 from retinabench.metrics.intervals import auroc_error, loss_interval, patients_of, scaled_interval
@@ -169,12 +170,6 @@ def test_patients_behind_a_standard_error_by_hand():
     assert patients_of(half, "errors") == 8
 
 
-def test_few_replicates_lower_the_degrees_of_freedom():
-    draws = np.array([0.79, 0.8, 0.81, 0.82])
-    found = registry.Scaled().ends([WEIGHTED], 0.8, draws, 0.95)
-    assert found[:2] == scaled_interval(0.8, float(draws.std(ddof=1)), (-np.inf, np.inf), 3)
-
-
 def test_areas_over_referral_are_decided_by_the_sure_mistakes():
     patient = np.repeat(np.arange(200), 2)
     label = patient % 2
@@ -188,11 +183,6 @@ def test_areas_over_referral_are_decided_by_the_sure_mistakes():
 def test_few_errors_give_no_interval_of_what_they_decide():
     draws = np.random.default_rng(0).normal(0.01, 0.001, 100)
     assert SCORES["rc_index"].interval.ends([WEIGHTED], 0.01, draws, 0.95).why == registry.FEW["errors"]
-
-
-def test_a_difference_has_no_bounds_and_the_degrees_of_its_score():
-    assert registry.difference_method(SCORES["auprc"].interval) == registry.Scaled(of="classes")
-    assert registry.difference_method(SCORES["accuracy"].interval) == registry.Scaled(of="patients")
 
 
 @given(hnp.arrays(np.float64, st.integers(1, 12), elements=st.floats(0, 1)))
@@ -303,3 +293,13 @@ def test_losses_that_few_patients_have_are_covered():
             low, high = loss_interval(loss.mean(), loss.var(ddof=1) / 100, further)
             covered += low <= share <= high
         assert covered >= 371
+
+
+def test_a_study_without_an_error_reckons_with_a_patient_who_is_wrong():
+    """Loss at a random rank u: -ln u (AURC), 1 - u of half a patient (AUGRC), a share of the healthy (AUPRC)."""
+    y = np.repeat([0, 1], 50)
+    scores = rb.score(rb.Predictions(np.arange(100), y, 0.1 + 0.8 * y), bootstrap=20)["in_domain"].scores
+    added = {"aurc": (1 / 100, 2 / 100**2), "augrc": (1 / 400, 1 / 6 / 100**2), "auprc": (1 / 100, 1 / 3 / 50**2)}
+    for name, pseudo in added.items():
+        end = loss_interval(0.0, 0.0, pseudo, 1.0)[1]
+        assert (scores[name].low, scores[name].high) == pytest.approx((1 - end, 1) if name == "auprc" else (0, end))
