@@ -465,7 +465,7 @@ def loss_interval(
     predictions are wrong (`HALF` a patient, or a `WHOLE` one). It is the interval of a weighted sum of Poisson counts, whose weights are here the losses. For
     losses of at most `largest` the distributions are beta distributions, and beyond half of it the pseudo-patient adds to largest - y.
 
-    Each end leaves out half of 1 - level, but for small losses. A study without a loss has the upper end u, and no study a smaller one: where the true mean is below u,
+    Each end leaves out half of 1 - level, but for small losses. A study without a loss has the upper end u, and no study of its size a smaller one: where the true mean is below u,
     only the lower end can miss it. This end leaves out all of 1 - level as long as it is below u.
 
     References:

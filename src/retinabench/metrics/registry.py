@@ -276,7 +276,7 @@ def pseudo_of_augrc(w: Weighted) -> Moments:
 
 
 def pseudo_of_ranked(w: Weighted, classes: Literal["both", "positive"] = "both", *, half: bool = False) -> Moments:
-    """1 - AUROC (both classes), or 1 - AUPRC (positives), of all images or of the half that is retained: an image is ranked at random."""
+    """1 - AUROC (both classes), or 1 - AUPRC (positives), of all images or of the half that is retained: an image is ranked at random. The AUPRC of all counts a `WHOLE` one."""
     kept = w.retained(int(np.ceil(float(w.count) / 2))) if half else w.weight
     masses = [kept * w.cases.label, kept * ~w.cases.label][: 2 if classes == "both" else 1]
     counts = [len(np.unique(w.cases.patient[mass > 0])) for mass in masses]
